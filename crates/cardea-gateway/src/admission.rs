@@ -219,7 +219,10 @@ async fn wait(
     let since = clock.precise_mono();
     let mut waiting = Waiting { gate, ticket: Some(ticket), worker, clock };
     let mut watch = StreamWatch::new(gateway);
-    let mut end = pin!(sleep_until(Instant::now() + waiting.left()));
+    let left = |waiting: &Waiting<'_>| {
+        waiting.left().min(exchange.client_deadline.saturating_since(clock.precise_mono()))
+    };
+    let mut end = pin!(sleep_until(Instant::now() + left(&waiting)));
     let admitted = poll_fn(|cx| {
         loop {
             if let Poll::Ready(admitted) = waiting.poll(cx) {
@@ -228,7 +231,10 @@ async fn wait(
             if end.as_mut().poll(cx).is_pending() {
                 break;
             }
-            end.as_mut().reset(Instant::now() + waiting.left());
+            if clock.precise_mono() >= exchange.client_deadline {
+                return Poll::Ready(Err(Reason::DeadlineExceeded));
+            }
+            end.as_mut().reset(Instant::now() + left(&waiting));
         }
         if client.poll_gone(cx).is_ready() {
             return Poll::Ready(Err(Reason::ClientAborted));

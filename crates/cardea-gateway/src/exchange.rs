@@ -186,6 +186,8 @@ pub struct Exchange {
     pub(crate) upgrade: bool,
     /// Whether it is a gRPC call, whose end has a status in trailers.
     pub(crate) is_grpc: bool,
+    /// When the time is over that the client has set for a gRPC call.
+    pub(crate) client_deadline: Mono,
     /// Octets of the request's body that were taken in.
     pub request_body_bytes: u64,
     /// The connection.
@@ -289,6 +291,7 @@ impl Exchange {
         self.early_data = false;
         self.upgrade = false;
         self.is_grpc = false;
+        self.client_deadline = Mono::MAX;
         self.request_body_bytes = 0;
         self.connection = None;
         self.model = None;
@@ -415,9 +418,11 @@ impl Exchange {
         location.extend_from_slice(query);
     }
 
-    /// When the whole exchange must be over, by the route that carries it.
+    /// When the whole exchange must be over, by the route that carries it and by its client.
     pub(crate) fn deadline(&self, route: &Route) -> Mono {
-        route.timeouts.request.map_or(Mono::MAX, |limit| self.started.mono.saturating_add(limit))
+        let of_route =
+            route.timeouts.request.map_or(Mono::MAX, |limit| self.started.mono.saturating_add(limit));
+        of_route.min(self.client_deadline)
     }
 
     /// The throttle that refused it or, in a dry run, would have.
@@ -461,6 +466,7 @@ impl Default for Exchange {
             early_data: false,
             upgrade: false,
             is_grpc: false,
+            client_deadline: Mono::MAX,
             request_body_bytes: 0,
             connection: None,
             model: None,

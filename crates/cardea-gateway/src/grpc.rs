@@ -1,11 +1,13 @@
-//! gRPC calls over HTTP/2: which requests they are, and how the gateway refuses them.
+//! gRPC calls over HTTP/2: which requests they are, how long they may take, and how the gateway refuses them.
 
+use cardea_clock::{Clock, Mono};
+use cardea_guard::AdmissionRefusal;
 use cardea_http::{
     Fields, Known,
-    grpc::{self, CONTENT_TYPE, GrpcStatus, set_status},
+    grpc::{self, CONTENT_TYPE, GrpcStatus, set_status, set_timeout, timeout_of},
 };
 
-use crate::response::Response;
+use crate::{exchange::Exchange, model::Route, refusal::Reason, response::Response};
 
 /// In which field a client is told when to retry, in milliseconds (gRPC's proposal A6).
 const RETRY_PUSHBACK: &[u8] = b"grpc-retry-pushback-ms";
@@ -20,6 +22,35 @@ pub(crate) struct RefusedCall {
 /// Whether a request over HTTP/2 with these fields is a gRPC call.
 pub(crate) fn is_call(fields: &Fields) -> bool {
     fields.get(Known::ContentType).is_some_and(grpc::is_content_type)
+}
+
+/// Notes the time that the client has set for a call.
+pub(crate) fn note_deadline(exchange: &mut Exchange) -> Result<(), Reason> {
+    if exchange.is_grpc
+        && let Some(timeout) = timeout_of(&exchange.head.fields)?
+    {
+        exchange.client_deadline = exchange.started.mono.saturating_add(timeout);
+    }
+    Ok(())
+}
+
+/// Tells the service how much is left of the time that the client has set for a call, or of the route's where that is less.
+pub(crate) fn renew_timeout(route: &Route, exchange: &mut Exchange, clock: &Clock) {
+    if exchange.client_deadline == Mono::MAX {
+        return;
+    }
+    let left = exchange.deadline(route).saturating_since(clock.precise_mono());
+    // Without room for it the service has no deadline; the gateway's holds all the same.
+    let _ = set_timeout(&mut exchange.head.fields, left);
+}
+
+/// Why a request is refused: what it waited for did not come in the time of its client, where that is over.
+pub(crate) fn by_deadline(reason: Reason, exchange: &Exchange, now: Mono) -> Reason {
+    let has_waited = matches!(
+        reason,
+        Reason::RequestTimeout | Reason::ConnectTimeout | Reason::NotAdmitted(AdmissionRefusal::Expired)
+    );
+    if has_waited && exchange.client_deadline <= now { Reason::DeadlineExceeded } else { reason }
 }
 
 /// Makes the refusal of a call what clients of gRPC expect: a response with status 200 that consists of trailers only. Whether

@@ -16,7 +16,7 @@ use crate::{
     exchange::Exchange,
     forward::{self, headers},
     gateway::{Gateway, ModelRef},
-    location, memory,
+    grpc, location, memory,
     model::{Destination, Model, Route},
     refusal::Reason,
     response::{Outcome, Response, ResponseBody},
@@ -39,6 +39,7 @@ pub(crate) async fn handle(
     let outcome = match carry(gateway, exchange, client, timer).await {
         Ok(outcome) => outcome,
         Err(reason) => {
+            let reason = grpc::by_deadline(reason, exchange, timer.now());
             exchange.tarpit.offence = Offence::of(&reason);
             refuse(gateway, &reason, exchange)
         }
@@ -81,6 +82,7 @@ async fn carry(
     renew_length(client.body_length(), exchange)?;
     exchange.note_head();
     decision::normalise(&model, exchange)?;
+    grpc::note_deadline(exchange)?;
     if let Some(response) = gateway.challenges.response(exchange) {
         return Ok(Outcome::Respond(response));
     }

@@ -98,6 +98,8 @@ pub enum Reason {
     ResponseHeadTimeout,
     /// The whole exchange took longer than the route allows.
     RequestTimeout,
+    /// The time is over that the client has set for its call.
+    DeadlineExceeded,
     /// The client gave up; nobody is there to be told.
     ClientAborted,
     /// An endpoint of the gateway's own has made a response that can't be sent.
@@ -156,6 +158,7 @@ impl Reason {
             Self::ServiceMalformed(_) => "upstream_malformed",
             Self::ResponseHeadTimeout => "upstream_response_head_timeout",
             Self::RequestTimeout => "request_timeout",
+            Self::DeadlineExceeded => "deadline_exceeded",
             Self::ClientAborted => "client_aborted",
             Self::BuiltInFailed => "builtin_failed",
             Self::FellShort(_) => "gateway_resources_exhausted",
@@ -209,7 +212,10 @@ impl Reason {
             | Self::FellShort(_)
             | Self::Overloaded
             | Self::Draining => 503,
-            Self::ConnectTimeout | Self::ResponseHeadTimeout | Self::RequestTimeout => 504,
+            Self::ConnectTimeout
+            | Self::ResponseHeadTimeout
+            | Self::RequestTimeout
+            | Self::DeadlineExceeded => 504,
         }
     }
 
@@ -217,8 +223,10 @@ impl Reason {
     /// `http-grpc-status-mapping.md`), except that limits are told from failures.
     #[must_use]
     pub fn grpc_status(&self) -> GrpcStatus {
-        if let Self::StreamEnded(end) = self {
-            return end.grpc_status();
+        match self {
+            Self::StreamEnded(end) => return end.grpc_status(),
+            Self::DeadlineExceeded => return GrpcStatus::DeadlineExceeded,
+            _ => {}
         }
         match self.status() {
             400 => GrpcStatus::Internal,
@@ -277,6 +285,7 @@ impl Reason {
             Self::ServiceMalformed(_) => "The service's response is malformed.",
             Self::ResponseHeadTimeout => "The service did not respond in time.",
             Self::RequestTimeout => "The exchange took too long.",
+            Self::DeadlineExceeded => "The call's deadline has passed.",
             Self::ClientAborted => "The client closed the connection.",
             Self::BuiltInFailed => "The gateway failed to generate a response.",
             Self::FellShort(_)
@@ -335,7 +344,12 @@ macro_rules! malformed {
     };
 }
 
-malformed!(cardea_http::RequestError, cardea_http::TargetError, cardea_http::PathError);
+malformed!(
+    cardea_http::RequestError,
+    cardea_http::TargetError,
+    cardea_http::PathError,
+    cardea_http::grpc::GrpcTimeoutError
+);
 
 #[cfg(test)]
 mod tests;

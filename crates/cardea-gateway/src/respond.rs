@@ -22,6 +22,7 @@ use crate::{
     grpc,
     memory::Ending,
     model::RESPONSE_BODY_IDLE,
+    refusal::Reason,
     response::{Response, ResponseBody, has_body, set_length},
     streams::StreamWatch,
     termination::TerminationReason,
@@ -83,6 +84,8 @@ pub(crate) enum Cut {
     Service,
     /// Nothing moved for too long, or the exchange took too long.
     Stalled,
+    /// The time is over that the client has set for it.
+    Deadline,
     /// The right to it has ended.
     Ended(TerminationReason),
 }
@@ -98,6 +101,7 @@ impl Cut {
             Self::Client => "client_aborted",
             Self::Service => "upstream_aborted",
             Self::Stalled => "response_timeout",
+            Self::Deadline => Reason::DeadlineExceeded.code(),
         }
     }
 }
@@ -229,7 +233,9 @@ impl<'g> Pace<'g> {
             self.deadline = timer.now().saturating_add(self.idle).min(self.whole);
         }
         self.watch.note(sink.held_bytes(), waits_for_client, moved, timer.now());
-        timer.poll_until(cx, self.deadline).map(|_| Cut::Stalled)
+        timer
+            .poll_until(cx, self.deadline)
+            .map(|_| if exchange.client_deadline <= timer.now() { Cut::Deadline } else { Cut::Stalled })
     }
 }
 

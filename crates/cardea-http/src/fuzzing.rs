@@ -1,11 +1,13 @@
 //! Properties that hold for any bytes: the bodies of the fuzz targets, run by the fuzzers and by a test that replays
 //! their corpus.
 
+mod grpc;
 mod h2;
 mod lines;
 #[cfg(test)]
 mod tests;
 
+pub use grpc::grpc;
 pub use h2::{connection as http2_connection, hpack};
 
 use core::net::{IpAddr, Ipv4Addr};

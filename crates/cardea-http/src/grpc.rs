@@ -1,9 +1,11 @@
-//! The parts of gRPC over HTTP/2 that concern a proxy: its content types, statuses and messages. They follow the gRPC
+//! The parts of gRPC over HTTP/2 that concern a proxy: its content types, statuses, messages and timeouts. They follow the gRPC
 //! project's document on its protocol (`PROTOCOL-HTTP2.md`).
 
 mod status;
+mod timeout;
 
 pub use status::GrpcStatus;
+pub use timeout::{GrpcTimeoutError, set_timeout, timeout_of};
 
 use crate::{FieldError, Fields};
 

@@ -5,6 +5,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use cardea_clock::Mono;
 use cardea_http::Method;
 
 use super::{BuiltIn, BuiltInRequest};
@@ -43,7 +44,7 @@ pub(crate) async fn answer(
         body: &body.bytes,
         is_draining: gateway.phase() >= Phase::Draining,
         source: exchange.source,
-        deadline: route.timeouts.request.map(|_| exchange.deadline(route)),
+        deadline: Some(exchange.deadline(route)).filter(|deadline| *deadline < Mono::MAX),
         clock: &gateway.clock,
     };
     let response = destination.answer(request).await?;

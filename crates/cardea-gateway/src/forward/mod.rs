@@ -67,6 +67,10 @@ pub(crate) async fn forward(
     if memory::is_exhausted() {
         return Err(Reason::Overloaded);
     }
+    // The coarse clock may not have reached the time at which the request came.
+    if exchange.client_deadline <= exchange.started.mono.max(timer.now()) {
+        return Err(Reason::DeadlineExceeded);
+    }
     // Who said so to us is told of a 425 (RFC 8470 §5.2).
     let may_repeat = exchange.early_data && !exchange.head.fields.contains(Known::EarlyData);
     // By the request as it came: preparing it changes its head.

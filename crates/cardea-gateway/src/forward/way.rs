@@ -12,6 +12,7 @@ use super::{
 use crate::{
     exchange::Exchange,
     gateway::Gateway,
+    grpc,
     model::{ModelRef, Route, Service},
     refusal::Reason,
     upstream::{Connection, Pooled},
@@ -63,6 +64,7 @@ impl Way<'_> {
             // Until the service asks for it (RFC 9110 §10.1.1).
             body.hold();
         }
+        grpc::renew_timeout(self.route, exchange, &self.gateway.clock);
         let limits = self.model.limits.response_head;
         let sent = request::with_head(exchange, self.route, length, |head| connection.begin(head, limits));
         Attempt::new(sent, body, in_flight, self.model.clone())

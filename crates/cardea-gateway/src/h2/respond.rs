@@ -110,17 +110,22 @@ impl ResponseSink for Writer<'_> {
 
     /// A stream that is reset can't be taken for whole.
     fn cut(&mut self, cut: Cut, exchange: &mut Exchange) {
-        let code = match cut {
+        let status = match cut {
             // What is queued for the stream stays as long as trailers wait behind it.
-            Cut::Ended(end)
-                if end != TerminationReason::BuffersExhausted
-                    && exchange.is_grpc
-                    && self.end_with_status(end.grpc_status(), end.text()) =>
-            {
-                exchange.response.grpc_status = Some(end.grpc_status());
-                return;
-            }
-            Cut::Ended(_) => ErrorCode::Cancel,
+            Cut::Ended(TerminationReason::BuffersExhausted) => None,
+            Cut::Ended(end) => Some((end.grpc_status(), end.text())),
+            Cut::Deadline => Some((GrpcStatus::DeadlineExceeded, "deadline exceeded")),
+            Cut::Client | Cut::Service | Cut::Stalled => None,
+        };
+        if exchange.is_grpc
+            && let Some((status, message)) = status
+            && self.end_with_status(status, message)
+        {
+            exchange.response.grpc_status = Some(status);
+            return;
+        }
+        let code = match cut {
+            Cut::Ended(_) | Cut::Deadline => ErrorCode::Cancel,
             Cut::Client | Cut::Service | Cut::Stalled => ErrorCode::InternalError,
         };
         self.body.stream.reset(code);

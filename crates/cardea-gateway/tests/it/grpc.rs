@@ -261,3 +261,132 @@ fn the_status_of_a_service_is_recorded() {
         }
     });
 }
+
+fn in_time(path: &str, timeout: &str) -> http::request::Builder {
+    call(path).header("grpc-timeout", timeout)
+}
+
+const LATE: (&str, &str) = ("4", "deadline_exceeded: The call's deadline has passed.");
+
+#[test]
+fn a_call_ends_at_the_deadline_of_its_client_or_at_that_of_the_route() {
+    run(async {
+        let origin = Origin::silent().await;
+        let toml = "[[route]]\nname = 'short'\npath_prefix = '/short'\nauth = 'public'\nservice = 'main'\n\
+                    timeouts.request = '100ms'\n[[service]]\nname = 'main'\nconnect_timeout = '50ms'";
+        let (gateway, certificates) = gateway_with(&origin, toml).await;
+        let mut client = connect(&gateway, &certificates, "a.example").await;
+        assert_eq!(trailers_only(&exchange(&mut client, in_time("/", "50m"), 5).await), LATE);
+        let by_route = exchange(&mut client, in_time("/short", "1H"), 5).await;
+        assert_eq!(trailers_only(&by_route), ("14", "request_timeout: The exchange took too long."));
+        let lines = gateway.log(2).await;
+        for (line, reason, status) in
+            [(&lines[0], "deadline_exceeded", 4), (&lines[1], "request_timeout", 14)]
+        {
+            assert_eq!((&line["reason"], &line["rpc.grpc.status_code"]), (&json!(reason), &json!(status)));
+            assert_eq!(line["http.response.status_code"], 504);
+        }
+    });
+}
+
+#[test]
+fn a_call_whose_time_is_over_never_reaches_its_service() {
+    run(async {
+        let origin = Origin::answering(OK).await;
+        let (gateway, certificates) = gateway_with(&origin, "").await;
+        let mut client = connect(&gateway, &certificates, "a.example").await;
+        assert_eq!(trailers_only(&exchange(&mut client, in_time("/late", "0S"), 5).await), LATE);
+        assert_eq!(exchange(&mut client, in_time("/early", "1H"), 5).await.status, 200);
+        assert!(origin.text().contains("/early") && !origin.text().contains("/late"), "{}", origin.text());
+    });
+}
+
+#[test]
+fn a_call_that_waits_to_be_admitted_ends_at_its_deadline() {
+    run(async {
+        let origin = Origin::silent().await;
+        let toml = "[[route]]\nname = 'public'\nadmission.max_in_flight = 1\nadmission.max_queue = 10\n\
+                    admission.max_age = '1m'";
+        let (gateway, certificates) = gateway_with(&origin, toml).await;
+        let mut client = connect(&gateway, &certificates, "a.example").await;
+        let first = client.send.send_request(call("/first").body(()).unwrap(), true).unwrap();
+        origin.until(|text| text.contains("/first")).await;
+        assert_eq!(trailers_only(&exchange(&mut client, in_time("/second", "50m"), 5).await), LATE);
+        assert!(!origin.text().contains("/second"));
+        drop(first);
+    });
+}
+
+#[test]
+fn a_call_that_is_under_way_ends_at_its_deadline_with_trailers() {
+    run(async {
+        let origin = Origin::start(|mut visit| async move {
+            visit.head().await?;
+            let head =
+                "HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\nTransfer-Encoding: chunked\r\n\r\n";
+            visit.send(format!("{head}5\r\nhello\r\n")).await?;
+            std::future::pending().await
+        })
+        .await;
+        let (gateway, certificates) = gateway_with(&origin, "").await;
+        let mut client = connect(&gateway, &certificates, "a.example").await;
+        let answer = exchange(&mut client, in_time("/", "300m"), 5).await;
+        assert_eq!((answer.status, &answer.body[..]), (200, &b"hello"[..]));
+        let trailers = answer.trailers.unwrap();
+        assert_eq!(
+            (text(&trailers, "grpc-status"), text(&trailers, "grpc-message")),
+            ("4", "deadline exceeded")
+        );
+        let line = &gateway.log(1).await[0];
+        assert_eq!(
+            (&line["reason"], &line["rpc.grpc.status_code"]),
+            (&json!("deadline_exceeded"), &json!(4))
+        );
+        assert_eq!(line["complete"], false);
+    });
+}
+
+#[test]
+fn a_service_is_told_how_much_time_is_left() {
+    run(async {
+        let origin = Origin::answering(OK).await;
+        let toml = "[[route]]\nname = 'short'\npath_prefix = '/short'\nauth = 'public'\nservice = 'main'\n\
+                    timeouts.request = '30s'";
+        let (gateway, certificates) = gateway_with(&origin, toml).await;
+        let mut client = connect(&gateway, &certificates, "a.example").await;
+        let not_grpc = post("/plain").header("content-type", "text/plain").header("grpc-timeout", "x");
+        for call in [in_time("/long", "50S"), in_time("/short", "1H"), not_grpc, call("/none")] {
+            assert_eq!(exchange(&mut client, call, 0).await.status, 200);
+        }
+        let text = origin.text();
+        let timeouts: Vec<_> = text
+            .split("POST ")
+            .skip(1)
+            .map(|head| {
+                head.lines()
+                    .find_map(|line| line.to_lowercase().strip_prefix("grpc-timeout: ").map(str::to_owned))
+            })
+            .collect();
+        let microseconds =
+            |at: usize| -> u64 { timeouts[at].as_ref().unwrap().strip_suffix('u').unwrap().parse().unwrap() };
+        assert!((1..50_000_000).contains(&microseconds(0)), "{timeouts:?}");
+        assert!((1..30_000_000).contains(&microseconds(1)), "{timeouts:?}");
+        assert_eq!(timeouts[2..], [Some("x".to_owned()), None]);
+    });
+}
+
+#[test]
+fn a_malformed_timeout_is_refused() {
+    run(async {
+        let origin = Origin::answering(OK).await;
+        let (gateway, certificates) = gateway_with(&origin, "").await;
+        let mut client = connect(&gateway, &certificates, "a.example").await;
+        for timeout in ["5", "S", "123456789S", "5s", "-1S"] {
+            let answer = exchange(&mut client, in_time("/", timeout), 5).await;
+            assert_eq!(trailers_only(&answer), ("13", "grpc_timeout_invalid: The request is malformed."));
+        }
+        let twice = in_time("/", "1H").header("grpc-timeout", "1S");
+        assert_eq!(trailers_only(&exchange(&mut client, twice, 5).await).0, "13");
+        assert_eq!(exchange(&mut client, in_time("/", "1H"), 5).await.status, 200);
+    });
+}
