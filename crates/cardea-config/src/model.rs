@@ -26,7 +26,7 @@ use cardea_gateway::{
     },
     record::AccessLogConfig,
 };
-use cardea_guard::{AdmissionSettings, Priority, ThrottleLimit};
+use cardea_guard::{AdmissionSettings, CLIENT_SHARE_PERCENT, Priority, ThrottleLimit};
 use cardea_identity::{IssuerConfig, KeySource, LocalKeys};
 use cardea_issuer::AuthorizationServerConfig;
 use cardea_tls::{
@@ -446,6 +446,8 @@ pub struct Admission {
     pub max_streams: Option<u32>,
     pub stream_after: Duration,
     pub shed_callers: bool,
+    /// In percent, 1 to 100.
+    pub client_share: u32,
     pub priority: Option<PriorityRule>,
     /// Whether the priority depends on the path.
     pub priority_reads_path: bool,
@@ -462,6 +464,7 @@ impl Default for Admission {
             stream_after: Duration::from_secs(10),
             // It takes ten minutes until other callers are refused: an operator has to want that.
             shed_callers: false,
+            client_share: CLIENT_SHARE_PERCENT,
             priority: None,
             priority_reads_path: false,
         }

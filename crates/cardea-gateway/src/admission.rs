@@ -9,7 +9,8 @@ use std::{
 
 use cardea_clock::{Clock, Mono};
 use cardea_guard::{
-    AddressPrefix, AdmissionFigures, AdmissionRefusal, Arrival, Cohort, Entry, Gate, Priority, Ticket,
+    AddressPrefix, AdmissionFigures, AdmissionRefusal, Arrival, Cohort, Entry, Gate, Holding, Priority,
+    Ticket,
 };
 use tokio::time::{Instant, sleep_until};
 
@@ -50,9 +51,15 @@ pub(crate) struct Permits {
     share: Option<ShareIndex>,
     of_stream: bool,
     worker: usize,
+    holding: Holding,
 }
 
 impl Permits {
+    /// What the request counts for its client.
+    pub(crate) fn holding(&self) -> &Holding {
+        &self.holding
+    }
+
     fn admission(&self) -> Option<&RouteAdmission> {
         Some(self.model.router.get(self.route)?.admission(self.share))
     }
@@ -81,6 +88,7 @@ impl Permits {
                 gate.leave(self.worker, || now);
             }
             self.of_stream = true;
+            self.holding = Holding::default();
         }
     }
 }
@@ -109,23 +117,27 @@ pub(crate) async fn admit(
     let (Some(gate), Some(place)) = (&admission.gate, exchange.route) else { return Ok(()) };
     let worker = workers::current();
     let mut decided = None;
-    let entry = gate.enter(worker, || {
-        let priority = priority(model, route, exchange);
-        decided = Some(priority);
-        let now = gateway.clock.precise_mono();
-        let arrival = Arrival::new(priority, now);
-        if model.admission.shed_callers {
-            Arrival { cohort: cohort(model, exchange, now), ..arrival }
-        } else {
-            arrival
-        }
+    let holding = gate.hold(|| caller(model, exchange), || gateway.clock.precise_mono());
+    let entry = holding.as_ref().map(|holding| {
+        gate.enter(worker, || {
+            let priority = priority(model, route, exchange);
+            decided = Some(priority);
+            let now = gateway.clock.precise_mono();
+            let client = holding.client();
+            let cohort = if model.admission.shed_callers {
+                Cohort::of(client.unwrap_or_else(|| caller(model, exchange)), now)
+            } else {
+                Cohort::default()
+            };
+            Arrival { priority, cohort, client, now }
+        })
     });
     exchange.admission.priority = decided;
     let admitted = match entry {
-        Entry::Admitted => Ok(()),
+        Ok(Entry::Admitted) => Ok(()),
         // Boxed, so that requests that don't wait do not pay for its size.
-        Entry::Waits(ticket) => Box::pin(wait(gateway, gate, ticket, worker, exchange, client)).await,
-        Entry::Refused(refusal) => Err(Reason::NotAdmitted(refusal)),
+        Ok(Entry::Waits(ticket)) => Box::pin(wait(gateway, gate, ticket, worker, exchange, client)).await,
+        Ok(Entry::Refused(refusal)) | Err(&refusal) => Err(Reason::NotAdmitted(refusal)),
     };
     if admitted.is_ok() {
         exchange.admission.permits = Some(Permits {
@@ -134,6 +146,7 @@ pub(crate) async fn admit(
             share: exchange.share,
             of_stream: false,
             worker,
+            holding: holding.unwrap_or_default(),
         });
     }
     for limit in &admission.limits {
@@ -153,12 +166,12 @@ pub(crate) fn priority(model: &Model, route: &Route, exchange: &Exchange) -> Pri
     route.admission.priority.or_else(by_rule).unwrap_or_default()
 }
 
-/// Among which callers the one of a request is: by its token, else by its address.
-fn cohort(model: &Model, exchange: &Exchange, now: Mono) -> Cohort {
+/// Who has sent a request: by its token, else by its address.
+fn caller(model: &Model, exchange: &Exchange) -> u64 {
     let queue = &model.admission.queue;
     match exchange.verdict.as_ref().map(|verdict| &verdict.caller) {
-        Some(caller) => queue.cohort((&caller.issuer, &caller.subject, &caller.client_id), now),
-        None => queue.cohort(exchange.source.map(AddressPrefix::of), now),
+        Some(caller) => queue.client((&caller.issuer, &caller.subject, &caller.client_id)),
+        None => queue.client(exchange.source.map(AddressPrefix::of)),
     }
 }
 

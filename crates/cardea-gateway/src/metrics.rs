@@ -107,7 +107,7 @@ static THROTTLED: CounterDef<2> = CounterDef::new(
 static ADMISSIONS: CounterDef<2> = CounterDef::new(
     "cardea_admission_requests_total",
     "Requests that arrived at a limit on requests in flight, by what became of them: `admitted`, refused (`queue_full`, \
-     `queue_displaced`, `queue_timeout`, `queue_shed`), or `left` (the client gave up while it waited, or its right ended). A request is \
+     `queue_displaced`, `queue_timeout`, `queue_shed`, `queue_share`), or `left` (the client gave up while it waited, or its right ended). A request is \
      counted at each of its limits.",
     ["limit", "outcome"],
 )
@@ -460,6 +460,7 @@ pub struct AdmissionMetrics {
     displaced: LazyCounter,
     timeout: LazyCounter,
     shed: LazyCounter,
+    share: LazyCounter,
     left: LazyCounter,
     queue_time: LazyHistogram,
 }
@@ -475,6 +476,7 @@ impl AdmissionMetrics {
             displaced: counter("queue_displaced"),
             timeout: counter("queue_timeout"),
             shed: counter("queue_shed"),
+            share: counter("queue_share"),
             left: counter("left"),
             queue_time: LazyHistogram::new(&QUEUE_TIME, limit),
         }
@@ -488,6 +490,7 @@ impl AdmissionMetrics {
             Some(Reason::NotAdmitted(AdmissionRefusal::Displaced)) => &self.displaced,
             Some(Reason::NotAdmitted(AdmissionRefusal::Expired)) => &self.timeout,
             Some(Reason::NotAdmitted(AdmissionRefusal::Shed)) => &self.shed,
+            Some(Reason::NotAdmitted(AdmissionRefusal::OverShare)) => &self.share,
             Some(_) => &self.left,
         }
         .increment(registry);

@@ -147,6 +147,7 @@ impl Reason {
             Self::NotAdmitted(AdmissionRefusal::Displaced) => "queue_displaced",
             Self::NotAdmitted(AdmissionRefusal::Expired) => "queue_timeout",
             Self::NotAdmitted(AdmissionRefusal::Shed) => "queue_shed",
+            Self::NotAdmitted(AdmissionRefusal::OverShare) => "queue_share",
             Self::ThrottleFailed => "throttle_failed",
             Self::KeysUnavailable => "keys_unavailable",
             Self::NoEndpoint => "no_endpoint",

@@ -4,7 +4,7 @@ use std::{hint::black_box, sync::Arc, time::Duration};
 
 use bench_measure::Suite;
 use cardea_clock::Mono;
-use cardea_guard::{Admission, AdmissionBounds, Arrival, Entry, Gate, Priority};
+use cardea_guard::{Admission, AdmissionBounds, Arrival, Cohort, Entry, Gate, Priority};
 
 const NOW: Mono = Mono::from_nanos(1 << 40);
 const WORKERS: usize = 64;
@@ -49,8 +49,8 @@ fn benches(suite: &mut Suite) {
                 number += 1;
                 let now = Mono::from_nanos((1 << 40) + number * 1_000);
                 let priority = Priority::ALL[number as usize % 4];
-                let cohort = admission.cohort(number % 1_000, now);
-                black_box(&gate).enter(0, || Arrival { priority, cohort, now })
+                let cohort = Cohort::of(admission.client(number % 1_000), now);
+                black_box(&gate).enter(0, || Arrival { cohort, ..Arrival::new(priority, now) })
             });
         });
     }

@@ -14,12 +14,17 @@ mod gradient;
 mod leases;
 mod limit;
 mod queue;
+mod shares;
 mod shedder;
 
 use std::{
+    collections::HashMap,
     fmt,
     hash::{BuildHasher as _, Hash, RandomState},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
     task::{Poll, Waker},
     time::Duration,
 };
@@ -30,11 +35,13 @@ use smallvec::SmallVec;
 pub use self::{
     adaptive::{AdaptiveLimit, AdmissionSettings, MaxInFlight},
     gradient::{AdaptiveBounds, Gradient, Responses, Usage},
+    shares::{CLIENT_SHARE_PERCENT, Holding},
     shedder::{Cohort, Threshold},
 };
 use self::{
     leases::Leases,
     queue::{After, Queue, Request},
+    shares::ClientShares,
 };
 
 /// How many limits a gate has at most: of a route, of its service and of the process.
@@ -98,6 +105,8 @@ pub enum AdmissionRefusal {
     Expired,
     /// Its caller is among those that are refused during an overload.
     Shed,
+    /// Its client has its share of a limit, and others need the rest.
+    OverShare,
 }
 
 /// What is asked of a request that can't be admitted by its worker alone.
@@ -107,6 +116,8 @@ pub struct Arrival {
     pub priority: Priority,
     /// Who has sent it.
     pub cohort: Cohort,
+    /// The [client](Holding::client) that it is counted for.
+    pub client: Option<u64>,
     /// When it came.
     pub now: Mono,
 }
@@ -115,7 +126,7 @@ impl Arrival {
     /// The arrival of a request whose caller does not matter.
     #[must_use]
     pub fn new(priority: Priority, now: Mono) -> Self {
-        Self { priority, cohort: Cohort::default(), now }
+        Self { priority, cohort: Cohort::default(), client: None, now }
     }
 }
 
@@ -149,6 +160,8 @@ pub struct AdmissionFigures {
     pub oldest: Option<Mono>,
     /// Who is refused for now.
     pub threshold: Threshold,
+    /// The permits that clients do not get which have more than their share.
+    pub reserved: u32,
 }
 
 /// The queue of a process, shared by its limits and gates.
@@ -160,6 +173,10 @@ struct Shared {
     queue: Mutex<Queue>,
     /// With a random key, so that nobody can choose a name that is refused later than others.
     hasher: RandomState,
+    /// What a client has of an adaptive limit in any case.
+    client_share: AtomicU32,
+    /// The limits that have a name.
+    named: Mutex<HashMap<String, Weak<AdmissionLimit>>>,
 }
 
 impl Shared {
@@ -176,16 +193,40 @@ impl Admission {
     /// An empty queue for this number of workers.
     #[must_use]
     pub fn new(workers: usize) -> Self {
-        let (workers, hasher) = (workers.max(1), RandomState::new());
-        Self(Arc::new(Shared { workers, queue: Mutex::default(), hasher }))
+        Self(Arc::new(Shared {
+            workers: workers.max(1),
+            queue: Mutex::default(),
+            hasher: RandomState::new(),
+            client_share: AtomicU32::new(CLIENT_SHARE_PERCENT),
+            named: Mutex::default(),
+        }))
     }
 
     /// A limit of which nothing is used.
     #[must_use]
     pub fn limit(&self, bounds: AdmissionBounds) -> Arc<AdmissionLimit> {
         let leases = Arc::new(Leases::new(self.0.workers));
-        let id = self.0.with(|queue, _| queue.add_limit(Arc::clone(&leases), bounds));
-        Arc::new(AdmissionLimit { id, leases, shared: Arc::clone(&self.0) })
+        let shares = Arc::new(ClientShares::default());
+        let id = self.0.with(|queue, _| queue.add_limit(Arc::clone(&leases), Arc::clone(&shares), bounds));
+        Arc::new(AdmissionLimit { id, leases, shares, shared: Arc::clone(&self.0) })
+    }
+
+    /// The limit with this name, whoever still has it: a configuration, or a request that came by an earlier one. Otherwise a new one.
+    #[must_use]
+    pub fn named_limit(&self, name: &str, bounds: AdmissionBounds) -> Arc<AdmissionLimit> {
+        let mut named = self.0.named.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = named.get(name).and_then(Weak::upgrade) {
+            return known;
+        }
+        named.retain(|_, limit| limit.strong_count() > 0);
+        let limit = self.limit(bounds);
+        named.insert(name.to_owned(), Arc::downgrade(&limit));
+        limit
+    }
+
+    /// What a client has of an adaptive limit in any case, in percent, while others lack permits. 100: it may have all.
+    pub fn set_client_share(&self, percent: u32) {
+        self.0.client_share.store(percent, Relaxed);
     }
 
     /// Whether the least important callers are refused during an overload, before the queue is full. They are not at first.
@@ -193,10 +234,10 @@ impl Admission {
         self.0.with(|queue, _| queue.set_shedding(sheds));
     }
 
-    /// The cohort of a caller.
+    /// What a caller is known by.
     #[must_use]
-    pub fn cohort(&self, caller: impl Hash, now: Mono) -> Cohort {
-        Cohort::of(self.0.hasher.hash_one(caller), now)
+    pub fn client(&self, caller: impl Hash) -> u64 {
+        self.0.hasher.hash_one(caller)
     }
 
     /// The way past these limits, the narrowest first: those that have most in common come last. At most
@@ -222,6 +263,7 @@ impl fmt::Debug for Admission {
 pub struct AdmissionLimit {
     id: usize,
     leases: Arc<Leases>,
+    shares: Arc<ClientShares>,
     shared: Arc<Shared>,
 }
 
@@ -262,6 +304,42 @@ pub struct Gate {
 }
 
 impl Gate {
+    /// Counts a request for its client, at the limits that tell clients apart. To be called before the request
+    /// [enters](Self::enter).
+    ///
+    /// # Errors
+    /// If the client has its share of one, and others need the rest.
+    #[inline]
+    pub fn hold(
+        &self,
+        client: impl FnOnce() -> u64,
+        now: impl Fn() -> Mono,
+    ) -> Result<Holding, AdmissionRefusal> {
+        if self.limits.iter().any(|limit| limit.shares.is_on()) {
+            self.hold_shares(client, now)
+        } else {
+            Ok(Holding::default())
+        }
+    }
+
+    fn hold_shares(
+        &self,
+        client: impl FnOnce() -> u64,
+        now: impl Fn() -> Mono,
+    ) -> Result<Holding, AdmissionRefusal> {
+        let percent = self.shared.client_share.load(Relaxed);
+        let client = client();
+        let mut holding = Holding { client: Some(client), ..Holding::default() };
+        for limit in self.limits.iter().filter(|limit| limit.shares.is_on()) {
+            let Some(place) = limit.shares.enter(client, percent, &now) else {
+                self.shared.with(|queue, _| queue.note_full(limit.id));
+                return Err(AdmissionRefusal::OverShare);
+            };
+            holding.places.push(place);
+        }
+        Ok(holding)
+    }
+
     /// A request arrives. More is asked for only if it can't be admitted by its worker alone.
     #[inline]
     pub fn enter(&self, worker: usize, arrival: impl FnOnce() -> Arrival) -> Entry {
@@ -274,7 +352,8 @@ impl Gate {
 
     #[cold]
     fn enter_queue(&self, request: Request) -> Entry {
-        self.shared.with(|queue, after| queue.enter(request, after))
+        let client_share = self.shared.client_share.load(Relaxed);
+        self.shared.with(|queue, after| queue.enter(request, client_share, after))
     }
 
     /// Whether a request that waits is admitted. While it isn't, `waker` is woken when that is decided, in place of the former

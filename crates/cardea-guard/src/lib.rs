@@ -11,20 +11,22 @@ mod connection_permits;
 mod connection_rate;
 mod failures;
 mod handshakes;
+mod in_flight;
 mod prefix;
 mod tarpit;
 mod throttle;
 
 pub use admission::{
     AdaptiveBounds, AdaptiveLimit, Admission, AdmissionBounds, AdmissionFigures, AdmissionLimit,
-    AdmissionRefusal, AdmissionSettings, Arrival, Cohort, Entry, GATE_LIMITS_MAX, Gate, Gradient,
-    MaxInFlight, Priority, Responses, Threshold, Ticket, Usage,
+    AdmissionRefusal, AdmissionSettings, Arrival, CLIENT_SHARE_PERCENT, Cohort, Entry, GATE_LIMITS_MAX, Gate,
+    Gradient, Holding, MaxInFlight, Priority, Responses, Threshold, Ticket, Usage,
 };
 pub use bounded::Bounded;
 pub use connection_permits::{ConnectionPermit, ConnectionPermits};
 pub use connection_rate::{ConnectionRates, TooFast};
 pub use failures::{FailureCounts, FailureKey};
 pub use handshakes::{Handshake, Handshakes};
+pub use in_flight::{InFlightPlace, InFlightTable};
 pub use prefix::{AddressPrefix, Counted, PrefixCounts, TooMany};
 pub use tarpit::{
     HeldOffender, HeldPlace, Identity, OffenceLimit, Offender, Origin, Released, TARPIT_TICK, Tarpit,

@@ -259,7 +259,11 @@ impl<'a> Engine<'a> {
         let now = mono(self.now);
         // Of the seed alone.
         let cohort = Cohort::of((caller as u64).wrapping_mul(0xA24B_AED4_963E_E407), now);
-        match self.gate.as_ref().map(|gate| gate.enter(request % 2, || Arrival { priority, cohort, now })) {
+        match self
+            .gate
+            .as_ref()
+            .map(|gate| gate.enter(request % 2, || Arrival { cohort, ..Arrival::new(priority, now) }))
+        {
             None | Some(Entry::Admitted) => self.send(request),
             Some(Entry::Refused(_)) => self.refused(request),
             Some(Entry::Waits(ticket)) => {

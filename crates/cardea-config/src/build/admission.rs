@@ -46,6 +46,7 @@ impl AdmissionParts {
             stream_after: settings.stream_after,
             priority: settings.priority.clone(),
             shed_callers: settings.shed_callers,
+            client_share: settings.client_share,
         }
     }
 }
@@ -159,9 +160,7 @@ impl Builder<'_> {
         }
         let known = self.previous.map(|built| &built.model.admission.limits);
         let known = known.into_iter().flatten().find(|known| known.label == label).cloned();
-        let limit = known
-            .as_ref()
-            .map_or_else(|| self.admission.queue.limit(settings.initial()), |known| Arc::clone(&known.limit));
+        let limit = self.admission.queue.named_limit(&label, settings.initial());
         let metrics = known
             .as_ref()
             .map_or_else(|| Arc::new(AdmissionMetrics::new(&label)), |known| Arc::clone(&known.metrics));

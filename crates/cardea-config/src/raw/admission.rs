@@ -42,6 +42,10 @@ pub(crate) struct RawAdmission {
     pub(crate) stream_after: Duration,
     /// Whether the least important callers are refused during an overload, before they wait, so that others lose nothing.
     pub(crate) shed_callers: bool,
+    /// The share of an adaptive limit that a client keeps in any case while other clients lack permits, in percent; with more than that,
+    /// it gets only what others leave. A client is a caller or, without one, an address. 100: clients are not told apart.
+    #[schemars(range(min = 1, max = 100))]
+    pub(crate) client_share: u32,
     /// An expression for the priority of requests whose route sets none: `"token.claims.tier == 'gold' ? 'high' : 'low'"`.
     /// If it can't be evaluated or names no priority, it is `normal`.
     pub(crate) priority: Option<String>,
@@ -49,7 +53,8 @@ pub(crate) struct RawAdmission {
 
 impl Default for RawAdmission {
     fn default() -> Self {
-        let Admission { max_age, max_streams, stream_after, shed_callers, .. } = Admission::default();
+        let Admission { max_age, max_streams, stream_after, shed_callers, client_share, .. } =
+            Admission::default();
         Self {
             max_in_flight: None,
             floor: None,
@@ -59,6 +64,7 @@ impl Default for RawAdmission {
             max_streams,
             stream_after,
             shed_callers,
+            client_share,
             priority: None,
         }
     }

@@ -37,6 +37,7 @@ impl Resolver<'_> {
             max_streams: raw.max_streams,
             stream_after: raw.stream_after,
             shed_callers: raw.shed_callers,
+            client_share: raw.client_share,
             priority,
             priority_reads_path: reads.path,
         }

@@ -78,10 +78,17 @@ impl Way<'_> {
         if let Some(latency) = latency
             && !is_refusal(status)
         {
-            self.route.admission(exchange.share).learn(latency, now);
+            self.learn(exchange, latency, now);
         }
         if let Some(wait) = asked_to_wait(&exchange.response_head) {
             self.state.eased(choice, now, wait);
+        }
+    }
+
+    /// Tells the route's adaptive limits how long the service took.
+    fn learn(self, exchange: &Exchange, took: Duration, now: Mono) {
+        if let Some(permits) = &exchange.admission.permits {
+            self.route.admission(exchange.share).learn(permits.holding(), took, now);
         }
     }
 
@@ -104,7 +111,7 @@ impl Way<'_> {
             && (error.is_abandoned() || failure == Some(FailureKind::ResponseTimeout))
         {
             // At least. Without these, the slowest requests would be missing under overload.
-            self.route.admission(exchange.share).learn(waited, now);
+            self.learn(exchange, waited, now);
         }
         if let Some(kind) = failure {
             // The endpoint may close an idle connection at any time.

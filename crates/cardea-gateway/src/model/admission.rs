@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use cardea_clock::Mono;
 use cardea_env::{Expression, Inline, Scratch};
-use cardea_guard::{AdaptiveLimit, Admission, AdmissionLimit, AdmissionSettings, Gate, Priority};
+use cardea_guard::{AdaptiveLimit, Admission, AdmissionLimit, AdmissionSettings, Gate, Holding, Priority};
 
 use crate::{conditions, exchange::Exchange, metrics::AdmissionMetrics, workers};
 
@@ -21,12 +21,15 @@ pub struct AdmissionModel {
     pub priority: Option<PriorityRule>,
     /// Whether the least important callers are refused during an overload.
     pub shed_callers: bool,
+    /// What a client may have of an adaptive limit in any case, in percent.
+    pub client_share: u32,
 }
 
 impl AdmissionModel {
     /// Puts the limits in force, also for the requests that are carried by an earlier model.
     pub(crate) fn enforce(&self, now: Mono) {
         self.queue.set_shedding(self.shed_callers);
+        self.queue.set_client_share(self.client_share);
         for LimitModel { limit, settings, adaptive, .. } in self.limits.iter().map(|limit| &**limit) {
             match adaptive {
                 Some(adaptive) => adaptive.limit.enforce(now),
@@ -124,9 +127,9 @@ pub struct RouteAdmission {
 
 impl RouteAdmission {
     /// Tells adaptive limits how long the service took, from the end of a request to the beginning of its response.
-    pub(crate) fn learn(&self, took: Duration, now: Mono) {
+    pub(crate) fn learn(&self, holding: &Holding, took: Duration, now: Mono) {
         for Learner { limit, class } in &self.learners {
-            limit.note(workers::current(), *class, took, now);
+            limit.note_of(holding, workers::current(), *class, took, now);
         }
     }
 }

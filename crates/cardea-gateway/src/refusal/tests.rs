@@ -35,6 +35,7 @@ fn reasons() -> Vec<Reason> {
         Reason::NotAdmitted(AdmissionRefusal::Displaced),
         Reason::NotAdmitted(AdmissionRefusal::Expired),
         Reason::NotAdmitted(AdmissionRefusal::Shed),
+        Reason::NotAdmitted(AdmissionRefusal::OverShare),
         Reason::ThrottleFailed,
         Reason::KeysUnavailable,
         Reason::NoEndpoint,

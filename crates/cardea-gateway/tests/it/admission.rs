@@ -32,14 +32,14 @@ use crate::{
 };
 
 /// An origin that answers as often as it is let, and knows how many it has answered at once at most.
-struct Gated {
-    origin: Origin,
-    let_go: Arc<Semaphore>,
-    most: Arc<AtomicUsize>,
+pub(crate) struct Gated {
+    pub(crate) origin: Origin,
+    pub(crate) let_go: Arc<Semaphore>,
+    pub(crate) most: Arc<AtomicUsize>,
 }
 
 impl Gated {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let let_go = Arc::new(Semaphore::new(0));
         let [now, most] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
         let (released, highest) = (Arc::clone(&let_go), Arc::clone(&most));
@@ -59,7 +59,7 @@ impl Gated {
         Self { origin, let_go, most }
     }
 
-    fn spec(&self, toml: &str) -> Spec {
+    pub(crate) fn spec(&self, toml: &str) -> Spec {
         Spec::to(&self.origin).with(toml)
     }
 
@@ -70,24 +70,24 @@ impl Gated {
         lines.filter_map(|line| Some(line.split_once(' ')?.1.to_owned())).collect()
     }
 
-    async fn has_requests(&self, count: usize) {
+    pub(crate) async fn has_requests(&self, count: usize) {
         until("the origin has the requests", || self.origin.text().matches(" HTTP/1.1\r\n").count() >= count)
             .await;
     }
 }
 
-fn figures(gateway: &Harness, label: &str) -> AdmissionFigures {
+pub(crate) fn figures(gateway: &Harness, label: &str) -> AdmissionFigures {
     let model = gateway.gateway.model();
     let limit = model.admission.limits.iter().find(|limit| limit.label == label);
     limit.unwrap_or_else(|| panic!("no limit {label}")).limit.figures()
 }
 
-async fn waiting(gateway: &Harness, count: u32) {
+pub(crate) async fn waiting(gateway: &Harness, count: u32) {
     until("so many wait", || figures(gateway, "process").waiting == count).await;
 }
 
 /// Nothing is in flight any more, so each permit has returned.
-async fn at_rest(gateway: &Harness) {
+pub(crate) async fn at_rest(gateway: &Harness) {
     until("nothing is in flight", || {
         let model = gateway.gateway.model();
         model.admission.limits.iter().all(|limit| {
@@ -98,7 +98,7 @@ async fn at_rest(gateway: &Harness) {
     .await;
 }
 
-async fn sent(gateway: &Harness, request: impl AsRef<[u8]>) -> Client {
+pub(crate) async fn sent(gateway: &Harness, request: impl AsRef<[u8]>) -> Client {
     let mut client = gateway.client().await;
     client.send(request).await;
     client
@@ -493,6 +493,30 @@ fn a_reload_without_the_limit_or_the_service_leaves_nobody_behind() {
         assert_eq!(gated.most.load(SeqCst), 1);
         until("nothing is in flight", || limits.iter().all(|limit| limit.limit.figures().in_flight == 0))
             .await;
+    });
+}
+
+#[test]
+fn a_limit_that_is_absent_for_one_reload_still_counts_what_is_in_flight() {
+    run(async {
+        let gated = Gated::start().await;
+        let limits = "[admission]\nmax_in_flight = 10\nmax_age = '1m'\n[[service]]\nname = 'main'\nadmission = { max_in_flight = 1, max_queue = 10 }";
+        let gateway = gated.spec(limits).start().await;
+        let mut first = sent(&gateway, get("/first")).await;
+        gated.has_requests(1).await;
+        gateway.reload(gated.spec("[admission]\nmax_in_flight = 10\nmax_age = '1m'"));
+        gateway.reload(gated.spec(limits));
+        assert_eq!(figures(&gateway, "service/main").in_flight, 1);
+        let mut second = sent(&gateway, get("/second")).await;
+        waiting(&gateway, 1).await;
+        gated.let_go.add_permits(2);
+        assert_eq!(first.response().await.status, 200);
+        assert_eq!(second.response().await.status, 200);
+        assert_eq!(
+            (gated.paths(), gated.most.load(SeqCst)),
+            (vec!["/first".to_owned(), "/second".to_owned()], 1)
+        );
+        at_rest(&gateway).await;
     });
 }
 

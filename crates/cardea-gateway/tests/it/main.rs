@@ -39,6 +39,7 @@ mod policies;
 mod pool;
 mod regions;
 mod response_heads;
+mod shares;
 mod split;
 mod stream_certificates;
 mod stream_rights;

@@ -15,7 +15,7 @@ use std::{
 use cardea_clock::Mono;
 
 use super::{
-    AdmissionBounds, AdmissionLimit,
+    AdmissionBounds, AdmissionLimit, Holding,
     gradient::{AdaptiveBounds, Gradient, Responses},
 };
 
@@ -170,6 +170,15 @@ impl AdaptiveLimit {
         self.limit
             .shared
             .with(|queue, after| queue.set_bounds(self.limit.id, bounds, Some(self.id), now, after));
+    }
+
+    /// Notes how long the service took for a request, unless its client has more than its share while others lack permits.
+    #[inline]
+    pub fn note_of(&self, holding: &Holding, worker: usize, class: usize, took: Duration, now: Mono) {
+        let percent = self.limit.shared.client_share.load(Relaxed);
+        if holding.client().is_none_or(|client| !self.limit.shares.is_over(client, percent)) {
+            self.note(worker, class, took, now);
+        }
     }
 
     /// Notes how long the service took until a response of a class began.

@@ -7,6 +7,7 @@ use cardea_clock::Mono;
 use super::{
     AdmissionBounds, Arrival, Usage,
     leases::Leases,
+    shares::ClientShares,
     shedder::{Shedder, Standing, Threshold},
 };
 
@@ -18,6 +19,7 @@ const LEASE_MAX: i64 = 32;
 pub(super) struct Limit {
     pub(super) bounds: AdmissionBounds,
     leases: Arc<Leases>,
+    pub(super) shares: Arc<ClientShares>,
     /// Permits that are neither in use nor leased. Below zero while more are in use than a lower limit allows.
     free: i64,
     /// Whether workers may lease.
@@ -25,7 +27,7 @@ pub(super) struct Limit {
     /// How many requests wait that need it.
     pub(super) waiting: u32,
     /// A request has found no permit.
-    was_full: bool,
+    pub(super) was_full: bool,
     /// Since a request found no permit for the first time.
     pub(super) shedder: Option<Box<Shedder>>,
     /// Who adapts the bounds.
@@ -33,10 +35,12 @@ pub(super) struct Limit {
 }
 
 impl Limit {
-    pub(super) fn new(leases: Arc<Leases>, bounds: AdmissionBounds) -> Self {
+    pub(super) fn new(leases: Arc<Leases>, shares: Arc<ClientShares>, bounds: AdmissionBounds) -> Self {
+        shares.set_limit(bounds.max_in_flight);
         let mut limit = Self {
             bounds,
             leases,
+            shares,
             free: i64::from(bounds.max_in_flight),
             is_open: false,
             waiting: 0,
@@ -70,7 +74,7 @@ impl Limit {
     }
 
     /// A request arrives that may be refused.
-    pub(super) fn note_arrival(&mut self, Arrival { priority, cohort, now }: Arrival) {
+    pub(super) fn note_arrival(&mut self, Arrival { priority, cohort, now, .. }: Arrival) {
         let AdmissionBounds { max_queue, max_age, .. } = self.bounds;
         let standing = Standing { waiting: self.waiting, max_queue, max_age };
         if let Some(shedder) = &mut self.shedder {
@@ -137,6 +141,7 @@ impl Limit {
         }
         self.free += i64::from(bounds.max_in_flight) - i64::from(self.bounds.max_in_flight);
         self.bounds = bounds;
+        self.shares.set_limit(bounds.max_in_flight);
     }
 
     /// Whether a request has found no permit since this was last called, and how many are in use.

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use super::{
     AdmissionBounds, AdmissionFigures, AdmissionRefusal, Arrival, Entry, GATE_LIMITS_MAX, Priority, Ticket,
-    Usage, leases::Leases, limit::Limit,
+    Usage, leases::Leases, limit::Limit, shares::ClientShares,
 };
 
 const PRIORITIES: usize = Priority::ALL.len();
@@ -94,8 +94,13 @@ enum State {
 }
 
 impl Queue {
-    pub(super) fn add_limit(&mut self, leases: Arc<Leases>, bounds: AdmissionBounds) -> usize {
-        self.limits.insert(Limit::new(leases, bounds))
+    pub(super) fn add_limit(
+        &mut self,
+        leases: Arc<Leases>,
+        shares: Arc<ClientShares>,
+        bounds: AdmissionBounds,
+    ) -> usize {
+        self.limits.insert(Limit::new(leases, shares, bounds))
     }
 
     pub(super) fn remove_limit(&mut self, limit: usize) {
@@ -125,6 +130,7 @@ impl Queue {
             in_flight: known.in_flight(),
             waiting: known.waiting,
             threshold: known.threshold(),
+            reserved: known.shares.reserve(),
             oldest: heads.filter_map(|head| self.waiters.get(head)).map(|waiter| waiter.since).min(),
         }
     }
@@ -150,6 +156,7 @@ impl Queue {
     ) {
         if let Some(known) = self.limits.get_mut(limit) {
             known.owner = owner;
+            known.shares.set_on(owner.is_some());
         }
         self.change_bounds(limit, bounds, now, after);
     }
@@ -177,7 +184,7 @@ impl Queue {
         }
     }
 
-    pub(super) fn enter(&mut self, request: Request, after: &mut After) -> Entry {
+    pub(super) fn enter(&mut self, request: Request, client_share: u32, after: &mut After) -> Entry {
         let Request { gate, worker, leased, arrival } = request;
         let Arrival { priority, now, .. } = arrival;
         let limits = self.limits_of(gate);
@@ -200,7 +207,7 @@ impl Queue {
             self.lease(&limits, worker);
             return Entry::Admitted;
         }
-        if self.is_shed(&limits, arrival) {
+        if self.is_shed(&limits, arrival, client_share) {
             return Entry::Refused(AdmissionRefusal::Shed);
         }
         let max_age =
@@ -218,17 +225,29 @@ impl Queue {
     }
 
     /// A request has found no permit of these limits. Whether it is refused by one that lacks it.
-    fn is_shed(&mut self, limits: &[usize], arrival: Arrival) -> bool {
+    fn is_shed(&mut self, limits: &[usize], arrival: Arrival, client_share: u32) -> bool {
         let mut is_shed = false;
         for limit in limits {
             if let Some(limit) = self.limits.get_mut(*limit)
                 && !limit.has_room()
             {
                 limit.note_full(self.sheds, arrival.now);
+                if let Some(client) = arrival.client
+                    && limit.shares.is_on()
+                {
+                    limit.shares.note_lack(client, client_share, arrival.now);
+                }
                 is_shed |= limit.threshold().refuses(arrival.priority, arrival.cohort);
             }
         }
         is_shed
+    }
+
+    /// A request was refused before it arrived here, because there are not enough permits for all clients.
+    pub(super) fn note_full(&mut self, limit: usize) {
+        if let Some(limit) = self.limits.get_mut(limit) {
+            limit.was_full = true;
+        }
     }
 
     pub(super) fn set_shedding(&mut self, sheds: bool) {

@@ -320,7 +320,7 @@ mod tests {
             let priority = if caller == 0 { Priority::Critical } else { Priority::Low };
             let cohort = Cohort::of((caller as u64).wrapping_mul(0xA24B_AED4_963E_E407), at(0));
             callers[caller][0] += 1;
-            match gate.enter(0, || Arrival { priority, cohort, now }) {
+            match gate.enter(0, || Arrival { cohort, ..Arrival::new(priority, now) }) {
                 Entry::Admitted => in_flight += 1,
                 Entry::Waits(ticket) => tickets.push(ticket),
                 Entry::Refused(AdmissionRefusal::Shed) => callers[caller][1] += 1,

@@ -235,6 +235,24 @@ fn a_limit_that_nobody_has_is_forgotten_and_its_place_is_clean() {
     assert_eq!(enter(&gate, Priority::Normal, at(0)), Entry::Admitted);
 }
 
+/// A configuration may lack the limit while requests of an earlier one are in flight.
+#[test]
+fn a_limit_is_known_by_its_name_for_as_long_as_anybody_has_it() {
+    let admission = Admission::new(1);
+    let gate = admission.gate([admission.named_limit("service/orders", bounds(1, 1))]);
+    assert_eq!(enter(&gate, Priority::Normal, at(0)), Entry::Admitted);
+    let again = admission.gate([admission.named_limit("service/orders", bounds(1, 1))]);
+    assert_eq!(again.limits()[0].figures().in_flight, 1);
+    let ticket = wait(&again, Priority::Normal, at(0));
+    // The control: another name.
+    let other = admission.gate([admission.named_limit("service/search", bounds(1, 1))]);
+    assert_eq!(enter(&other, Priority::Normal, at(0)), Entry::Admitted);
+    gate.leave(0, || at(1));
+    assert_eq!(poll(&again, &ticket, at(1)), ADMITTED);
+    drop((gate, again));
+    assert_eq!(admission.named_limit("service/orders", bounds(1, 1)).figures().in_flight, 0);
+}
+
 /// Limits of the process, of two services and of a route, and the gates that routes have.
 const LIMITS: usize = 4;
 const GATES: [&[usize]; 5] = [&[0], &[1, 0], &[2, 0], &[3, 1, 0], &[2]];

@@ -34,6 +34,12 @@ static THRESHOLD: GaugeDef<1> = GaugeDef::new(
     ["limit"],
 );
 
+static RESERVED: GaugeDef<1> = GaugeDef::new(
+    "cardea_admission_reserved",
+    "Permits of an adaptive limit that are reserved for clients that have less than their share of it.",
+    ["limit"],
+);
+
 /// The metrics of the limits on requests in flight.
 pub(super) static DEFINITIONS: &[Definition] = &[
     LIMIT.definition(),
@@ -41,6 +47,7 @@ pub(super) static DEFINITIONS: &[Definition] = &[
     QUEUE.definition(),
     AGE.definition(),
     THRESHOLD.definition(),
+    RESERVED.definition(),
 ];
 
 /// Enters them.
@@ -59,6 +66,7 @@ pub(super) fn register(registry: &Registry, gateway: &Arc<Gateway>) {
     gauge(&IN_FLIGHT, Box::new(|limit| limit.limit.figures().in_flight.into()));
     gauge(&QUEUE, Box::new(|limit| limit.limit.figures().waiting.into()));
     gauge(&THRESHOLD, Box::new(|limit| limit.limit.figures().threshold.priorities()));
+    gauge(&RESERVED, Box::new(|limit| limit.limit.figures().reserved.into()));
     let clock = gateway.clock.clone();
     gauge(
         &AGE,
