@@ -486,7 +486,9 @@ pub struct Throttle {
     pub written_key: Vec<SourceText>,
     /// The same, compiled.
     pub key: ThrottleKey,
-    pub limit: ThrottleLimit,
+    /// It has a rate, a limit on requests in flight, or both.
+    pub rate: Option<ThrottleLimit>,
+    pub max_in_flight: Option<u32>,
     pub when: Option<Condition<Exchange>>,
     pub cost: Option<ThrottleCost>,
     pub dry_run: bool,

@@ -116,20 +116,19 @@ pub(crate) async fn admit(
     let admission = route.admission(exchange.share);
     let (Some(gate), Some(place)) = (&admission.gate, exchange.route) else { return Ok(()) };
     let worker = workers::current();
-    let mut decided = None;
-    let holding = gate.hold(|| caller(model, exchange), || gateway.clock.precise_mono());
-    let entry = holding.as_ref().map(|holding| {
+    let (mut decided, mut counted_for) = (None, None);
+    let holding = gate.hold(|| *counted_for.insert(caller(model, exchange)), || gateway.clock.precise_mono());
+    let entry = holding.as_ref().map(|_| {
         gate.enter(worker, || {
             let priority = priority(model, route, exchange);
             decided = Some(priority);
             let now = gateway.clock.precise_mono();
-            let client = holding.client();
             let cohort = if model.admission.shed_callers {
-                Cohort::of(client.unwrap_or_else(|| caller(model, exchange)), now)
+                Cohort::of(counted_for.unwrap_or_else(|| caller(model, exchange)), now)
             } else {
                 Cohort::default()
             };
-            Arrival { priority, cohort, client, now }
+            Arrival { priority, cohort, client: counted_for, now }
         })
     });
     exchange.admission.priority = decided;

@@ -265,7 +265,7 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
         "throttle.limited",
         Bool,
         "Whether this throttle refused the request; false in a dry run.",
-        |x| x.throttled_by().map_or(Value::Absent, |_| Value::Bool(x.throttle.refused_by.is_some()))
+        |x| x.throttle.refused_by.map_or(Value::Absent, |by| Value::Bool(!by.dry_run))
     ),
     attribute!(
         "tarpit.offence",

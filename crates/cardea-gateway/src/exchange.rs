@@ -427,8 +427,8 @@ impl Exchange {
 
     /// The throttle that refused it or, in a dry run, would have.
     pub(crate) fn throttled_by(&self) -> Option<&Throttle> {
-        let place = self.throttle.refused_by.or(self.throttle.dry_run_by)?;
-        self.model.as_ref()?.throttles.get(place)
+        let by = self.throttle.refused_by?;
+        self.model.as_ref()?.throttles.get(by.throttle as usize)
     }
 
     /// How long it took, or has taken by `now`.

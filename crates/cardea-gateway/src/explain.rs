@@ -155,8 +155,17 @@ pub struct ThrottleExplanation {
     pub dry_run: bool,
     /// The units that the request would use.
     pub cost: u64,
-    /// Whether they fit now.
+    /// Whether it would be admitted now.
     pub fits: bool,
+    /// Of a throttle with a rate.
+    pub rate: Option<RateExplanation>,
+    /// Of a throttle that limits requests in flight: how many the key has, and may have.
+    pub in_flight: Option<(u32, u32)>,
+}
+
+/// What a key may use of a throttle.
+#[derive(Debug)]
+pub struct RateExplanation {
     /// The units that the key would have left; those that it has where they do not fit.
     pub remaining: u64,
     /// The units that a key has at most.
@@ -422,14 +431,19 @@ impl Circumstances for Asked<'_> {
     /// Nothing is charged.
     fn throttle(&mut self, model: &Model, places: &[usize], exchange: &mut Exchange) -> Result<(), Reason> {
         let throttles = &mut self.explanation.throttles;
-        throttling::look(self.gateway, model, places, exchange, |Forecast { throttle, cost, standing }| {
+        throttling::look(self.gateway, model, places, exchange, |forecast| {
+            let Forecast { throttle, cost, standing, in_flight, fits } = forecast;
+            let rate = throttle.rate.as_ref().zip(standing).map(|(rate, standing)| RateExplanation {
+                remaining: standing.remaining,
+                burst: rate.limit.burst(),
+            });
             throttles.push(ThrottleExplanation {
                 name: throttle.name.clone(),
                 dry_run: throttle.dry_run,
                 cost,
-                fits: standing.fits,
-                remaining: standing.remaining,
-                burst: throttle.limit.burst(),
+                fits,
+                rate,
+                in_flight: in_flight.zip(throttle.in_flight.as_ref().map(|limit| limit.max)),
             });
         })
     }

@@ -34,7 +34,9 @@ pub use self::rules::{
 pub(crate) use self::split::ShareIndex;
 pub use self::split::{SHARES_MAX, Share, Split, SplitError};
 pub use self::tarpit::{TarpitAction, TarpitModel};
-pub use self::throttles::{RouteThrottles, Throttle, ThrottleCost, ThrottleKey, ThrottleReport};
+pub use self::throttles::{
+    RouteThrottles, Throttle, ThrottleCost, ThrottleInFlight, ThrottleKey, ThrottleRate, ThrottleReport,
+};
 use crate::{
     builtin::BuiltIn,
     exchange::Exchange,

@@ -38,6 +38,7 @@ impl Reason {
             | Self::ConnectionsExhausted
             | Self::FellShort(_)
             | Self::StreamEnded(TerminationReason::BuffersExhausted)
+            | Self::TooManyInFlight
             | Self::Overloaded => {
                 set(&mut head, Known::RetryAfter, "1");
             }

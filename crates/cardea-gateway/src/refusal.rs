@@ -69,6 +69,8 @@ pub enum Reason {
         /// When it would be admitted; none where it never would.
         retry_seconds: Option<u64>,
     },
+    /// A throttle refuses it: its key has as many requests in flight as it may.
+    TooManyInFlight,
     /// Its refusal was to be held, and there are as many in the tarpit as there may be.
     TarpitFull {
         /// When to come again.
@@ -142,6 +144,7 @@ impl Reason {
             Self::PolicyFailed => "policy_failed",
             Self::ConditionFailed => "condition_failed",
             Self::RateLimited { .. } => "rate_limited",
+            Self::TooManyInFlight => "concurrency_limited",
             Self::TarpitFull { .. } => "tarpit_full",
             Self::NotAdmitted(AdmissionRefusal::QueueFull) => "queue_full",
             Self::NotAdmitted(AdmissionRefusal::Displaced) => "queue_displaced",
@@ -192,7 +195,7 @@ impl Reason {
             Self::ExpectationFailed => 417,
             Self::MisdirectedRequest | Self::ClientCertificateUnasked => 421,
             Self::WebSocketVersion => 426,
-            Self::RateLimited { .. } | Self::TarpitFull { .. } => 429,
+            Self::RateLimited { .. } | Self::TooManyInFlight | Self::TarpitFull { .. } => 429,
             Self::StreamEnded(end) => match end {
                 TerminationReason::TokenExpired
                 | TerminationReason::TokenRevoked
@@ -275,7 +278,9 @@ impl Reason {
             Self::PolicyDenied(_) | Self::PolicyFailed | Self::ConditionFailed | Self::ThrottleFailed => {
                 "A policy does not allow this request."
             }
-            Self::RateLimited { .. } | Self::TarpitFull { .. } => "Too many requests.",
+            Self::RateLimited { .. } | Self::TooManyInFlight | Self::TarpitFull { .. } => {
+                "Too many requests."
+            }
             Self::KeysUnavailable => "The token can't be verified at the moment.",
             Self::NoEndpoint | Self::EndpointsFull | Self::ConnectionsExhausted => {
                 "The service is not available."

@@ -66,7 +66,7 @@ impl Offence {
     /// The offence that leads to a refusal, if it is for one.
     pub(crate) fn of(reason: &Reason) -> Option<Self> {
         match reason {
-            Reason::RateLimited { .. } => Some(Self::Throttled),
+            Reason::RateLimited { .. } | Reason::TooManyInFlight => Some(Self::Throttled),
             Reason::TokenInvalid(code) if *code == TokenError::SignatureInvalid.code() => {
                 Some(Self::BadSignature)
             }

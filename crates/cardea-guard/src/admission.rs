@@ -116,7 +116,7 @@ pub struct Arrival {
     pub priority: Priority,
     /// Who has sent it.
     pub cohort: Cohort,
-    /// The [client](Holding::client) that it is counted for.
+    /// Who it is counted for, where a limit tells clients apart.
     pub client: Option<u64>,
     /// When it came.
     pub now: Mono,
@@ -329,13 +329,13 @@ impl Gate {
     ) -> Result<Holding, AdmissionRefusal> {
         let percent = self.shared.client_share.load(Relaxed);
         let client = client();
-        let mut holding = Holding { client: Some(client), ..Holding::default() };
+        let mut holding = Holding::default();
         for limit in self.limits.iter().filter(|limit| limit.shares.is_on()) {
             let Some(place) = limit.shares.enter(client, percent, &now) else {
                 self.shared.with(|queue, _| queue.note_full(limit.id));
                 return Err(AdmissionRefusal::OverShare);
             };
-            holding.places.push(place);
+            holding.push(place);
         }
         Ok(holding)
     }

@@ -164,6 +164,19 @@ impl Slots {
     }
 }
 
+impl InFlightPlace {
+    /// How many requests are in flight that count as this one's key.
+    pub(crate) fn count(&self) -> u32 {
+        let bucket = self.table.buckets.get(self.index as usize);
+        bucket.map_or(0, |bucket| bucket.lock().count_mut(self.way).map_or(0, |count| *count))
+    }
+
+    /// Whether it is one of this table.
+    pub(crate) fn is_of(&self, table: &Arc<InFlightTable>) -> bool {
+        Arc::ptr_eq(&self.table, table)
+    }
+}
+
 /// A request in flight, which is counted until this is dropped.
 pub struct InFlightPlace {
     table: Arc<InFlightTable>,

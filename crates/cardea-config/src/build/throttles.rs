@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use cardea_gateway::{metrics::ThrottleMetrics, model::Throttle};
-use cardea_guard::ThrottleTable;
+use cardea_gateway::{
+    metrics::ThrottleMetrics,
+    model::{Throttle, ThrottleInFlight, ThrottleRate},
+};
+use cardea_guard::{InFlightTable, ThrottleLimit, ThrottleTable};
 
 use super::{super::model, Builder};
 
@@ -18,29 +21,48 @@ impl Builder<'_> {
             let index = built.model.throttles.iter().position(|known| known.name == throttle.name)?;
             Some((built.throttles.get(index)?, built.model.throttles.get(index)?))
         });
-        let now = self.foundation.clock.precise().mono;
-        let table = match previous {
-            Some((settings, known)) if settings.has_key_of(throttle) && known.limit == throttle.limit => {
-                Arc::clone(&known.table)
-            }
-            Some((settings, known)) if settings.has_key_of(throttle) => {
-                Arc::new(known.table.converted(known.limit, throttle.limit, now))
-            }
-            _ => Arc::new(ThrottleTable::new(throttle.keys_max)),
-        };
+        // What keys have used and have in flight goes on for the same key.
+        let known = previous.filter(|(settings, _)| settings.has_key_of(throttle)).map(|(_, known)| known);
+        let rate =
+            throttle.rate.map(|limit| ThrottleRate { limit, table: self.rate_table(throttle, limit, known) });
+        let in_flight = throttle.max_in_flight.map(|max| {
+            let known = known.and_then(|known| known.in_flight.as_ref());
+            let table = known.map_or_else(
+                || Arc::new(InFlightTable::new(throttle.keys_max)),
+                |known| Arc::clone(&known.table),
+            );
+            ThrottleInFlight { max, table }
+        });
         Throttle {
             name: throttle.name.clone(),
             key: throttle.key.clone(),
-            limit: throttle.limit,
+            rate,
+            in_flight,
             when: throttle.when.clone(),
             cost: throttle.cost.clone(),
             dry_run: throttle.dry_run,
             report: throttle.report,
-            table,
             metrics: previous.map_or_else(
                 || Arc::new(ThrottleMetrics::new(&throttle.name)),
                 |(_, known)| Arc::clone(&known.metrics),
             ),
+        }
+    }
+
+    /// What keys have used.
+    fn rate_table(
+        &self,
+        throttle: &model::Throttle,
+        limit: ThrottleLimit,
+        known: Option<&Throttle>,
+    ) -> Arc<ThrottleTable> {
+        match known.and_then(|known| known.rate.as_ref()) {
+            Some(known) if known.limit == limit => Arc::clone(&known.table),
+            Some(known) => {
+                let now = self.foundation.clock.precise().mono;
+                Arc::new(known.table.converted(known.limit, limit, now))
+            }
+            None => Arc::new(ThrottleTable::new(throttle.keys_max)),
         }
     }
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::super::{effect::Effect, form::As, text::Rate};
 
-/// A rate limit. It counts the requests of all routes with `all_routes`, otherwise those of the routes and services that name
+/// A limit on the rate of requests with the same key, or on those in flight. It counts the requests of all routes with `all_routes`, otherwise those of the routes and services that name
 /// it in `throttles`. Requests beyond the limit are answered 429. [throttles.md](throttles.md) says more.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -27,9 +27,14 @@ pub(crate) struct RawThrottle {
     #[serde(default = "ipv6_prefix")]
     #[schemars(range(min = 0, max = 128))]
     pub(crate) ipv6_prefix: u8,
-    /// The sustained rate of each key: a number of requests per second, minute, hour or day (`"100/s"`, `"6000/m"`).
-    #[serde(with = "As::<Rate>")]
-    pub(crate) rate: Rate,
+    /// The sustained rate of each key: a number of requests per second, minute, hour or day (`"100/s"`, `"6000/m"`). A throttle has a
+    /// rate, `max_in_flight`, or both.
+    #[serde(default, with = "As::<Option<Rate>>")]
+    pub(crate) rate: Option<Rate>,
+    /// The most requests of each key in flight. A request is in flight until its response is sent, and a WebSocket until it ends.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub(crate) max_in_flight: Option<u32>,
     /// How many requests of a key are admitted at once when it has been idle. Left out, the number in `rate`.
     #[serde(default)]
     #[schemars(range(min = 1, max = 1_000_000_000))]
@@ -51,7 +56,7 @@ pub(crate) struct RawThrottle {
     /// Counts the requests of all routes.
     #[serde(default)]
     pub(crate) all_routes: bool,
-    /// How many keys in use the table has room for, at 32 to 64 bytes each. With more, keys may be refused early; no key
+    /// How many keys in use the table has room for, at 32 to 64 bytes each, and 26 to 52 more with both limits. With more, keys may be refused early; no key
     /// exceeds its limit.
     #[serde(default = "keys_max")]
     #[schemars(range(min = 1, max = 1_000_000))]

@@ -56,19 +56,7 @@ impl Resolver<'_> {
     }
 
     fn throttle(&mut self, raw: RawThrottle, changed: &BTreeSet<&str>, at: Cursor<'_>) -> Throttle {
-        let burst = raw.burst.unwrap_or(raw.rate.count);
-        let limit = ThrottleLimit::new(raw.rate.count, raw.rate.per, burst).unwrap_or_else(|error| {
-            let remedy = match error {
-                ThrottleLimitError::Zero => "write at least 1",
-                ThrottleLimitError::TooFast => "write at most \"1000000/s\"",
-                ThrottleLimitError::TooLong => "lower the burst or raise the rate",
-            };
-            let key = if error == ThrottleLimitError::TooLong { "burst" } else { "rate" };
-            if !at.lost_any(&["rate", "burst"]) {
-                self.error(at.key(key), error.to_string(), remedy);
-            }
-            ThrottleLimit::default()
-        });
+        let rate = self.throttle_rate(&raw, at);
         let mut reads = Reads::default();
         let (mut key, mut attributes) = (Vec::new(), Vec::new());
         for (index, text) in raw.key.into_iter().enumerate() {
@@ -93,7 +81,7 @@ impl Resolver<'_> {
         if let Some(when) = &when {
             self.note_reads(&mut reads, changed, when.references(), at.key("when"));
         }
-        let cost = self.cost(raw.cost, limit, at.key("cost"));
+        let cost = self.cost(raw.cost, rate, at.key("cost"));
         if let Some(cost) = &cost {
             self.note_reads(&mut reads, changed, cost.expression().references(), at.key("cost"));
         }
@@ -105,7 +93,8 @@ impl Resolver<'_> {
                 ipv4_prefix: raw.ipv4_prefix,
                 ipv6_prefix: raw.ipv6_prefix,
             },
-            limit,
+            rate,
+            max_in_flight: raw.max_in_flight,
             when,
             cost,
             dry_run: raw.dry_run,
@@ -118,11 +107,50 @@ impl Resolver<'_> {
         }
     }
 
+    /// The rate of a throttle, and whether its keys fit together.
+    fn throttle_rate(&mut self, raw: &RawThrottle, at: Cursor<'_>) -> Option<ThrottleLimit> {
+        let Some(rate) = &raw.rate else {
+            if at.lost_any(&["rate", "max_in_flight"]) {
+                return None;
+            }
+            if raw.max_in_flight.is_none() {
+                self.error(
+                    at,
+                    "this throttle limits nothing",
+                    "add rate = \"100/s\", or max_in_flight = 10 for requests in flight",
+                );
+            }
+            let of_rate = raw.burst.map(|_| "burst").or(raw.cost.as_ref().map(|_| "cost"));
+            if let Some(key) = of_rate {
+                self.error(
+                    at.key(key),
+                    format!("{key} without a rate: a request in flight counts as one"),
+                    "add a rate, or remove the key",
+                );
+            }
+            return None;
+        };
+        let burst = raw.burst.unwrap_or(rate.count);
+        let limit = ThrottleLimit::new(rate.count, rate.per, burst).unwrap_or_else(|error| {
+            let remedy = match error {
+                ThrottleLimitError::Zero => "write at least 1",
+                ThrottleLimitError::TooFast => "write at most \"1000000/s\"",
+                ThrottleLimitError::TooLong => "lower the burst or raise the rate",
+            };
+            let key = if error == ThrottleLimitError::TooLong { "burst" } else { "rate" };
+            if !at.lost_any(&["rate", "burst"]) {
+                self.error(at.key(key), error.to_string(), remedy);
+            }
+            ThrottleLimit::default()
+        });
+        Some(limit)
+    }
+
     /// The expression of a cost.
     fn cost(
         &mut self,
         written: Option<String>,
-        limit: ThrottleLimit,
+        rate: Option<ThrottleLimit>,
         at: Cursor<'_>,
     ) -> Option<ThrottleCost> {
         let expression = self.expression(written, at)?;
@@ -142,7 +170,7 @@ impl Resolver<'_> {
         if !is_constant {
             return Some(cost);
         }
-        let burst = limit.burst();
+        let burst = rate.map_or(u64::MAX, ThrottleLimit::burst);
         match cost.units(&Exchange::default()) {
             None => self.error(at, "the cost is no number of at least 0", "write one"),
             Some(cost) if cost > burst => self.error(

@@ -6,7 +6,7 @@ use std::{
 };
 
 use cardea_env::{Condition, Expression, Inline, Reference, Scratch, Value};
-use cardea_guard::{ThrottleLimit, ThrottleTable};
+use cardea_guard::{InFlightTable, ThrottleLimit, ThrottleTable};
 
 use crate::{conditions, exchange::Exchange, metrics::ThrottleMetrics};
 
@@ -17,8 +17,10 @@ pub struct Throttle {
     pub name: String,
     /// What requests are counted by.
     pub key: ThrottleKey,
-    /// How much each key may use.
-    pub limit: ThrottleLimit,
+    /// How much each key may use, and what keys have used.
+    pub rate: Option<ThrottleRate>,
+    /// How many requests of each key may be in flight, and which are.
+    pub in_flight: Option<ThrottleInFlight>,
     /// Counts only requests for which this holds. A request for which it can't be evaluated is counted.
     pub when: Option<Condition<Exchange>>,
     /// How many units a request uses; one where `None`.
@@ -27,10 +29,26 @@ pub struct Throttle {
     pub dry_run: bool,
     /// Which responses tell clients about it.
     pub report: ThrottleReport,
-    /// What keys have used; shared by all models that have the throttle with the same key and limit.
-    pub table: Arc<ThrottleTable>,
     /// What is counted for it, in all models that have it.
     pub metrics: Arc<ThrottleMetrics>,
+}
+
+/// How much each key of a throttle may use.
+#[derive(Debug, Clone)]
+pub struct ThrottleRate {
+    /// The limit of each key.
+    pub limit: ThrottleLimit,
+    /// What keys have used; shared by all models that have the throttle with the same key and limit.
+    pub table: Arc<ThrottleTable>,
+}
+
+/// How many requests of each key of a throttle may be in flight.
+#[derive(Debug, Clone)]
+pub struct ThrottleInFlight {
+    /// At least 1.
+    pub max: u32,
+    /// What keys have in flight; shared by all models that have the throttle with the same key.
+    pub table: Arc<InFlightTable>,
 }
 
 /// Which responses carry `RateLimit` and `RateLimit-Policy` of a throttle.

@@ -30,6 +30,7 @@ fn reasons() -> Vec<Reason> {
         Reason::PolicyFailed,
         Reason::ConditionFailed,
         Reason::RateLimited { retry_seconds: None },
+        Reason::TooManyInFlight,
         Reason::TarpitFull { retry_seconds: 1 },
         Reason::NotAdmitted(AdmissionRefusal::QueueFull),
         Reason::NotAdmitted(AdmissionRefusal::Displaced),

@@ -17,6 +17,7 @@ mod challenge;
 mod checks;
 mod client_certificates;
 mod clock;
+mod concurrency;
 mod connection;
 mod cut;
 mod desync;

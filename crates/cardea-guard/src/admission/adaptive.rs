@@ -176,7 +176,7 @@ impl AdaptiveLimit {
     #[inline]
     pub fn note_of(&self, holding: &Holding, worker: usize, class: usize, took: Duration, now: Mono) {
         let percent = self.limit.shared.client_share.load(Relaxed);
-        if holding.client().is_none_or(|client| !self.limit.shares.is_over(client, percent)) {
+        if !self.limit.shares.is_over(holding, percent) {
             self.note(worker, class, took, now);
         }
     }

@@ -99,8 +99,12 @@ impl ClientShares {
     }
 
     /// Whether a client has more than its share, and others lack permits.
-    pub(super) fn is_over(&self, client: u64, percent: u32) -> bool {
-        self.reserve() > 0 && percent < ALL_PERCENT && self.clients().count(client) > self.share(percent)
+    pub(super) fn is_over(&self, holding: &Holding, percent: u32) -> bool {
+        if self.reserve() == 0 || percent >= ALL_PERCENT {
+            return false;
+        }
+        let place = holding.0.iter().find(|place| place.is_of(self.clients()));
+        place.is_some_and(|place| place.count() > self.share(percent))
     }
 
     /// What a client may have while permits are reserved.
@@ -149,16 +153,11 @@ impl ClientShares {
 
 /// What a request counts for its client, at the limits that tell clients apart. It ends when this is dropped.
 #[derive(Debug, Default)]
-pub struct Holding {
-    pub(super) client: Option<u64>,
-    pub(super) places: SmallVec<[InFlightPlace; 1]>,
-}
+pub struct Holding(SmallVec<[InFlightPlace; 1]>);
 
 impl Holding {
-    /// The client that has the request, where a limit tells clients apart.
-    #[must_use]
-    pub const fn client(&self) -> Option<u64> {
-        self.client
+    pub(super) fn push(&mut self, place: InFlightPlace) {
+        self.0.push(place);
     }
 }
 
@@ -221,7 +220,7 @@ mod tests {
                 *request = match std::mem::replace(request, Request::Idle { until: 0 }) {
                     Request::Idle { until } if until <= millisecond => match gate.hold(|| *client, || now) {
                         Ok(holding) => {
-                            let client = holding.client();
+                            let client = Some(*client);
                             match gate.enter(0, || Arrival { client, ..Arrival::new(Priority::Normal, now) })
                             {
                                 Entry::Admitted => runs(millisecond, holding),
@@ -274,7 +273,7 @@ mod tests {
 
     fn enter(gate: &Gate, client: u64, now: Mono) -> Result<Entry, AdmissionRefusal> {
         let holding = gate.hold(|| client, || now)?;
-        let client = holding.client();
+        let client = Some(client);
         let entry = gate.enter(0, || Arrival { client, ..Arrival::new(Priority::Normal, now) });
         // For as long as the test lasts.
         std::mem::forget(holding);
@@ -301,7 +300,7 @@ mod tests {
         assert_eq!(limit.figures().reserved, 0);
         // A fixed limit tells nobody apart.
         limit.set_bounds(settings(8, 8).bounds(8), at(5_000));
-        assert_eq!(gate.hold(|| 1, || at(5_000)).unwrap().client(), None);
+        assert!(gate.hold(|| 1, || at(5_000)).unwrap().0.is_empty());
     }
 
     #[test]
@@ -309,14 +308,16 @@ mod tests {
         let shares = ClientShares::default();
         shares.set_limit(100);
         shares.set_on(true);
-        let held: Vec<_> = (0..60).map(|_| shares.enter(1, 25, || at(0)).unwrap()).collect();
+        let mut held: Vec<_> = (0..60).map(|_| shares.enter(1, 25, || at(0)).unwrap()).collect();
         for _ in 0..200 {
             shares.note_lack(2, 25, at(0));
         }
         assert_eq!(shares.reserve(), 75);
-        assert!(shares.is_over(1, 25) && !shares.is_over(2, 25));
         assert!(shares.enter(1, 25, || at(0)).is_none());
-        drop(held);
+        let holding = |place| Holding([place].into_iter().collect());
+        let (one, other) = (holding(held.remove(0)), holding(shares.enter(2, 25, || at(0)).unwrap()));
+        assert!(shares.is_over(&one, 25) && !shares.is_over(&other, 25) && !shares.is_over(&one, 100));
+        drop((held, one, other));
         let held: Vec<_> = (0..25).map(|_| shares.enter(1, 25, || at(0)).unwrap()).collect();
         assert!(shares.enter(1, 25, || at(0)).is_none());
         drop(held);

@@ -73,14 +73,17 @@ pub(super) fn text(request: &Request, explanation: &Explanation) -> String {
         text.push_str(&format!("\nservice chosen {by}\n{}", table.render()));
     }
     if !explanation.throttles.is_empty() {
-        let mut table = Table::new(&["THROTTLE", "COST", "FITS", "LEFT", "OF", "DRY RUN"]);
+        let mut table = Table::new(&["THROTTLE", "COST", "FITS", "LEFT", "OF", "IN FLIGHT", "DRY RUN"]);
+        let or_none =
+            |figure: Option<u64>| figure.map_or_else(|| "-".to_owned(), |figure| figure.to_string());
         for throttle in &explanation.throttles {
             table.row([
                 throttle.name.clone(),
                 throttle.cost.to_string(),
                 throttle.fits.to_string(),
-                throttle.remaining.to_string(),
-                throttle.burst.to_string(),
+                or_none(throttle.rate.as_ref().map(|rate| rate.remaining)),
+                or_none(throttle.rate.as_ref().map(|rate| rate.burst)),
+                throttle.in_flight.map_or_else(|| "-".to_owned(), |(used, max)| format!("{used} of {max}")),
                 throttle.dry_run.to_string(),
             ]);
         }
@@ -195,7 +198,10 @@ pub(super) fn json(explanation: &Explanation) -> Value {
     let throttles = explanation.throttles.iter().map(|throttle| {
         json!({
             "throttle": throttle.name, "cost": throttle.cost, "fits": throttle.fits,
-            "remaining": throttle.remaining, "burst": throttle.burst, "dry_run": throttle.dry_run,
+            "remaining": throttle.rate.as_ref().map(|rate| rate.remaining),
+            "burst": throttle.rate.as_ref().map(|rate| rate.burst),
+            "in_flight": throttle.in_flight.map(|(used, _)| used),
+            "max_in_flight": throttle.in_flight.map(|(_, max)| max), "dry_run": throttle.dry_run,
         })
     });
     let throttles: Vec<Value> = throttles.collect();
