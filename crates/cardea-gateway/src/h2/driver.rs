@@ -248,8 +248,11 @@ fn handle_received(shared: &Arc<Shared>, inbound: &mut Buffer, now: Mono) -> Res
             inbound.consume(taken);
             break Ok(());
         };
-        handle(shared, &mut state, event, &mut spare);
+        let handled = handle(shared, &mut state, event, &mut spare, now);
         inbound.consume(taken);
+        if let Err(error) = handled {
+            break Err(error);
+        }
     };
     spare.recycle();
     state.grant();
@@ -258,7 +261,13 @@ fn handle_received(shared: &Arc<Shared>, inbound: &mut Buffer, now: Mono) -> Res
 }
 
 /// Passes an event on to its stream. `spare` has the head that it speaks of.
-fn handle(shared: &Arc<Shared>, state: &mut State, event: Event<'_>, spare: &mut Box<Exchange>) {
+fn handle(
+    shared: &Arc<Shared>,
+    state: &mut State,
+    event: Event<'_>,
+    spare: &mut Box<Exchange>,
+    now: Mono,
+) -> Result<(), ConnectionError> {
     let (stream, opening) = match event {
         Event::Head { stream, end_stream, .. } => (stream, Opening::Accepted { has_ended: end_stream }),
         Event::Refused { stream, error } => (stream, Opening::Refused(error)),
@@ -266,29 +275,37 @@ fn handle(shared: &Arc<Shared>, state: &mut State, event: Event<'_>, spare: &mut
             if let Some(entry) = state.streams.get_mut(&stream) {
                 entry.receive(bytes, end_stream);
             }
-            return;
+            return Ok(());
         }
         Event::Trailers { stream } => {
             if let Some(entry) = state.streams.get_mut(&stream) {
                 receive_trailers(entry, Ok(std::mem::take(&mut spare.head.fields)));
             }
-            return;
+            return Ok(());
         }
         Event::TrailersRefused { stream, error } => {
             if let Some(entry) = state.streams.get_mut(&stream) {
                 receive_trailers(entry, Err(error));
             }
-            return;
+            return Ok(());
         }
-        Event::Reset { stream, .. } => return state.close(stream, Closed::ByPeer),
-        Event::Failed { stream, error } => return fail(shared, state, stream, error),
+        Event::Reset { stream, .. } => {
+            state.close(stream, Closed::ByPeer);
+            return Ok(());
+        }
+        Event::Failed { stream, error } => {
+            fail(shared, state, stream, error);
+            return Ok(());
+        }
         // A client that goes away still gets its responses.
-        Event::GoAway { .. } | Event::Informational { .. } | Event::Pong(_) => return,
+        Event::GoAway { .. } | Event::Informational { .. } | Event::Pong(_) => return Ok(()),
     };
     let may_answer = !memory::is_full() || state.may_answer_more();
     if !may_answer || !shared.facts.activity.account().takes_streams() {
         // Nothing is done of it, which the client learns (RFC 9113 §8.7).
-        return state.codec.reset(stream, ErrorCode::RefusedStream);
+        let error = state.codec.refuse(elapsed(now), stream)?;
+        fail(shared, state, stream, error);
+        return Ok(());
     }
     if state.streams.is_empty() {
         shared.facts.activity.resume();
@@ -297,9 +314,10 @@ fn handle(shared: &Arc<Shared>, state: &mut State, event: Event<'_>, spare: &mut
     entry.has_ended = matches!(opening, Opening::Accepted { has_ended: true });
     let exchange = std::mem::replace(spare, Exchange::take());
     request::spawn(shared, stream, exchange, opening);
+    Ok(())
 }
 
-/// The codec has reset a stream for what the client sent.
+/// The codec has reset a stream for what the client sent or holds.
 fn fail(shared: &Arc<Shared>, state: &mut State, stream: u32, error: StreamError) {
     if state.streams.contains_key(&stream) {
         return state.close(stream, Closed::Failed(error.code()));

@@ -181,8 +181,9 @@ fn unread_http_2_streams_are_evicted() {
         until("the oldest have given way", || ended(&gateway) > 20).await;
         until("the bound holds", || gateway.gateway.buffered_bytes() <= MAX + UNTOLD).await;
         // The connections go on: only streams were given up.
+        let mut refused = 0;
+        let mut every = tokio::time::interval(std::time::Duration::from_millis(10));
         for send in &mut connections {
-            let mut refused = 0;
             let response = loop {
                 let mut ready = send.clone().ready().await.unwrap();
                 let (response, _) = ready.send_request(request("GET", "/"), true).unwrap();
@@ -192,10 +193,12 @@ fn unread_http_2_streams_are_evicted() {
                     Err(error) => assert_eq!(error.reason(), Some(h2::Reason::REFUSED_STREAM)),
                 }
                 refused += 1;
-                tokio::task::yield_now().await;
+                every.tick().await;
             };
             assert_eq!(response.status(), 200, "{refused} were refused before");
         }
+        let told = gateway.metric("cardea_refused_requests_total{reason=\"http2_stream_refused\",http_response_status_code=\"503\"}");
+        assert_eq!(told, refused, "each refused stream is counted");
     });
 }
 

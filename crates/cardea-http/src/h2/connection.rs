@@ -352,6 +352,22 @@ impl<R: Role> Connection<R> {
         }
     }
 
+    /// Refuses a stream that nothing was done of (RFC 9113 §8.7), because of what its peer makes us hold. It counts for
+    /// [`Abuse::Resets`].
+    ///
+    /// # Errors
+    /// The connection has failed, as there are too many.
+    pub fn refuse(&mut self, now: Duration, stream: u32) -> Result<StreamError, ConnectionError> {
+        let error = StreamError::Refused;
+        match self.fail_stream(now, stream, error) {
+            Ok(_) => Ok(error),
+            Err(too_many) => {
+                self.fail(too_many);
+                Err(too_many)
+            }
+        }
+    }
+
     /// Changes how much of all streams together is received ahead of the application: for a bound on the memory of a
     /// process. At least 65,535 bytes; a smaller window takes effect as content is released.
     pub fn set_connection_window(&mut self, bytes: u32) {
