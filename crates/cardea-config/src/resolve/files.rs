@@ -28,6 +28,21 @@ impl Resolver<'_> {
         self.file(at, written)
     }
 
+    /// The path of a file with a certificate or its key. Whether it is usable, and whether that matters, is found out where it is
+    /// loaded: one certificate of several that can't be read does not keep the others from being served.
+    pub(super) fn certificate_file(&mut self, at: Cursor<'_>, written: &str) -> PathBuf {
+        let path = self.path(at, written);
+        if written.is_empty() {
+            self.error(at, "the file's name is empty", "name a file");
+        } else if self.key_files == KeyFiles::Read
+            && let Ok(content) = read_bounded(&path)
+        {
+            let content = zeroize::Zeroizing::new(content);
+            self.contents.note(at.location(), &content);
+        }
+        path
+    }
+
     /// The path of a readable file and its content. Only reading proves that it is readable.
     pub(super) fn file(&mut self, at: Cursor<'_>, written: &str) -> (PathBuf, Option<Vec<u8>>) {
         let path = self.path(at, written);

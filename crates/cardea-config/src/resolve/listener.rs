@@ -242,18 +242,17 @@ impl Resolver<'_> {
             return CertificateSource::Acme;
         }
         let file = |this: &mut Self, name: &str, written: Option<&str>| match written {
-            Some(written) => this.key_file(at.key(name), written),
+            Some(written) => this.certificate_file(at.key(name), written),
             None => {
                 if !at.lost_any(&[name, "acme"]) {
                     let remedy = format!("name a PEM file: {name} = \"…\"; or write acme = true");
                     this.error(at, format!("the certificate has no {name}"), remedy);
                 }
-                (PathBuf::new(), None)
+                PathBuf::new()
             }
         };
-        let (chain, _) = file(self, "chain", raw.chain.as_deref());
-        let (key, content) = file(self, "key", raw.key.as_deref());
-        drop(content.map(zeroize::Zeroizing::new));
+        let chain = file(self, "chain", raw.chain.as_deref());
+        let key = file(self, "key", raw.key.as_deref());
         CertificateSource::Files { chain, key }
     }
 
