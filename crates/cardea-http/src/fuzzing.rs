@@ -14,8 +14,8 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use crate::chars::{is_field_value, is_token};
 use crate::h1::{
-    ChunkedDecoder, ChunkedError, ChunkedLimits, HeadLimits, RequestDecoder, ResponseDecoder, Step,
-    request_framing, response_framing, wants_keep_alive, write_chunk_size, write_last_chunk,
+    ChunkedDecoder, ChunkedError, ChunkedLimits, HeadLimits, KeepAlive, RequestDecoder, ResponseDecoder,
+    Step, request_framing, response_framing, wants_keep_alive, write_chunk_size, write_last_chunk,
     write_request_head, write_response_head,
 };
 use crate::{
@@ -96,6 +96,7 @@ pub fn response_head(data: &[u8]) {
     assert_eq!(length, Ok(Some(written.len())));
     assert_eq!((head.status, &head.fields), (again.status, &again.fields));
     let _ = (response_framing(&head, Method::Get), response_framing(&head, Method::Head));
+    let _ = KeepAlive::of(&head.fields);
     strip_hop_by_hop_response(&mut head.fields);
 }
 

@@ -2,6 +2,7 @@
 
 mod chunked;
 mod framing;
+mod keep_alive;
 mod request;
 mod response;
 mod scan;
@@ -10,6 +11,7 @@ mod write;
 pub use chunked::{ChunkedDecoder, ChunkedError, ChunkedLimits, Step};
 pub use framing::{Framing, request_framing, response_framing, wants_keep_alive};
 pub(crate) use framing::{has_connection_fields, has_connection_option};
+pub use keep_alive::KeepAlive;
 pub use request::RequestDecoder;
 pub use response::ResponseDecoder;
 pub use scan::HeadLimits;

@@ -150,9 +150,13 @@ impl EndpointConfig {
 pub struct PoolConfig {
     /// How many idle connections are kept per endpoint; 0: none. Default 1,024. The workers share them out.
     pub idle_max: usize,
-    /// How long an idle connection is kept. It should be shorter than what the endpoint allows, lest a
-    /// request meet its end. Default 50 s: common servers close after 60 s or more.
+    /// How long an idle connection is kept, unless the endpoint offers less (`Keep-Alive: timeout=`). It should be shorter
+    /// than what the endpoint allows, lest a request meet its end. Default 50 s: common servers close after 60 s or more.
     pub idle_timeout: Duration,
+    /// How old a connection may be that carries another request. Varies by a fifth. Default: any age.
+    pub age_max: Option<Duration>,
+    /// How many requests a connection carries. Default: any number.
+    pub requests_max: Option<NonZeroU32>,
     /// How many connections there may be to an endpoint, idle ones included. Default: no limit but the
     /// number of requests.
     pub connections_max: Option<usize>,
@@ -163,7 +167,14 @@ pub struct PoolConfig {
 
 impl Default for PoolConfig {
     fn default() -> Self {
-        Self { idle_max: 1_024, idle_timeout: Duration::from_secs(50), connections_max: None, workers: 1 }
+        Self {
+            idle_max: 1_024,
+            idle_timeout: Duration::from_secs(50),
+            age_max: None,
+            requests_max: None,
+            connections_max: None,
+            workers: 1,
+        }
     }
 }
 

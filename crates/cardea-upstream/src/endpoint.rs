@@ -264,6 +264,11 @@ impl<C> Endpoint<C> {
         self.permits.try_acquire()
     }
 
+    /// Whether a request can have a connection now: a new one, or one that is idle or gives way to a new one.
+    pub(crate) fn has_connection(&self) -> bool {
+        self.permits.has_room() || !self.pool.is_empty()
+    }
+
     /// Connections that hold a permit.
     #[must_use]
     pub fn connections(&self) -> usize {
@@ -371,6 +376,7 @@ impl<C> Endpoint<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pool::Usage;
 
     fn endpoint() -> Endpoint<()> {
         Endpoint::new(&EndpointConfig::new("10.0.0.1:80".parse().unwrap()), &PoolConfig::default())
@@ -394,14 +400,14 @@ mod tests {
             let failure = Failure { kind, chosen: Mono::MIN, now: Mono::MIN, random: 0 };
             (0..times).for_each(|_| endpoint.failed(failure, &HealthConfig::default(), || false));
         }
-        assert!(endpoint.pool().place(0).put((), Mono::MIN).is_none());
+        assert!(endpoint.pool().place(0, Usage::new(Mono::MIN)).put((), Mono::MIN).is_none());
         assert!(endpoint.pool().take(0, Mono::MIN, |()| true).is_some());
         let replaced = endpoint.with_new_pool(&PoolConfig::default());
         let counted = replaced.shared.failures().map(|(_, count)| count);
         assert_eq!(counted, [1, 2, 3, 4, 5, 6, 7]);
         assert_eq!((replaced.pool().stats().reused, replaced.pool().stats().idle), (1, 0));
         // What the old pool still counts is not lost.
-        assert!(endpoint.pool().place(0).put((), Mono::MIN).is_none());
+        assert!(endpoint.pool().place(0, Usage::new(Mono::MIN)).put((), Mono::MIN).is_none());
         assert!(endpoint.pool().take(0, Mono::MIN, |()| false).is_none());
         assert_eq!(replaced.pool().stats().dead, 1);
     }

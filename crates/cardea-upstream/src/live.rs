@@ -133,6 +133,7 @@ impl<C> fmt::Debug for ServiceRef<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pool::Usage;
     use crate::{
         AttemptedEndpoints, EndpointConfig, EndpointSource, PoolConfig, Query, Resolved, ResolvedNames,
         Selection, ServiceConfig,
@@ -170,7 +171,7 @@ mod tests {
         }
         // What it still has is dropped once it is put back.
         let endpoint = held.endpoint(choice.endpoint).unwrap();
-        assert_eq!(endpoint.pool().place(2).put((), at(1)), Some(()));
+        assert_eq!(endpoint.pool().place(2, Usage::new(Mono::MIN)).put((), at(1)), Some(()));
         drop(in_flight);
         assert_eq!(endpoint.in_flight(), 0);
     }
@@ -179,7 +180,9 @@ mod tests {
     fn an_endpoint_that_stays_keeps_its_state() {
         let first = ServiceState::<()>::reconcile(&config(&[1, 2]), None, Connections::Kept).unwrap();
         let live = LiveService::new(&first);
-        let place = |state: &ServiceState<()>| state.endpoints().map(|(_, one)| one.pool().place(0)).next();
+        let place = |state: &ServiceState<()>| {
+            state.endpoints().map(|(_, one)| one.pool().place(0, Usage::new(Mono::MIN))).next()
+        };
         assert!(place(&live.state()).unwrap().put((), at(1)).is_none());
         let second =
             ServiceState::reconcile(&config(&[3, 1]), Some(&live.state()), Connections::Kept).unwrap();
@@ -258,7 +261,11 @@ mod tests {
         let first = ServiceState::<()>::reconcile(&config(&[1]), None, Connections::Kept).unwrap();
         let live = LiveService::new(&first);
         let place = |live: &LiveService<()>| {
-            live.state().endpoints().map(|(_, one)| one.pool().place(0)).next().unwrap()
+            live.state()
+                .endpoints()
+                .map(|(_, one)| one.pool().place(0, Usage::new(Mono::MIN)))
+                .next()
+                .unwrap()
         };
         let used = place(&live);
         assert_eq!(used.put((), at(1)), None);

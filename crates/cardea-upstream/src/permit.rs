@@ -25,6 +25,10 @@ impl Permits {
         self.in_use.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn has_room(&self) -> bool {
+        self.in_use() < self.limit.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn try_acquire(self: &Arc<Self>) -> Option<ConnectionPermit> {
         let limit = self.limit.load(Ordering::Relaxed);
         // Relaxed: the count guards no other memory.

@@ -1,5 +1,8 @@
 //! Idle connections to one endpoint: a part for each worker, so that workers share neither locks nor sockets.
 
+mod counts;
+mod usage;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::mem;
@@ -8,9 +11,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cardea_clock::Mono;
+use cardea_http::h1::KeepAlive;
 
 use crate::config::PoolConfig;
 use crate::framing::FramingRecord;
+pub(crate) use counts::Counts;
+pub use counts::PoolStats;
+use counts::{Count, count};
+pub use usage::Usage;
+use usage::{End, Limits};
 
 /// After how long a connection that its worker has not used is there for the others. Shorter than what separates
 /// the requests of a quiet service, longer than the pauses of a busy one: what is in use stays where it is.
@@ -55,39 +64,20 @@ struct Part<C> {
     framing: Arc<FramingRecord>,
 }
 
-/// What the parts of a pool count. It may go on in another pool.
-#[derive(Debug)]
-pub(crate) struct Counts(Box<[Arc<Count>]>);
-
-/// What one part counts, on cache lines of its own as the part is.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Count {
-    reused: AtomicU64,
-    expired: AtomicU64,
-    dead: AtomicU64,
-    surplus: AtomicU64,
-}
-
-impl Counts {
-    pub(crate) fn new(workers: usize) -> Self {
-        Self((0..workers.max(1)).map(|_| Arc::default()).collect())
-    }
-}
-
 struct State<C> {
     /// The least recently used in front.
     idle: VecDeque<Idle<C>>,
     /// Not to be used before they have been here for [`HOLD_FOR`]; the oldest in front. They count as idle.
     held: VecDeque<Idle<C>>,
     idle_max: usize,
-    idle_timeout: Duration,
+    limits: Limits,
     closed: bool,
 }
 
 struct Idle<C> {
     connection: C,
     since: Mono,
+    usage: Usage,
     /// The worker that put it.
     worker: usize,
 }
@@ -96,14 +86,20 @@ struct Idle<C> {
 pub struct PoolPlace<C> {
     part: Arc<Part<C>>,
     worker: usize,
+    usage: Usage,
 }
 
 impl<C> PoolPlace<C> {
+    /// One more exchange has ended on the connection, with which the endpoint offered this.
+    pub fn count(&mut self, offer: KeepAlive) {
+        self.usage.count(offer);
+    }
+
     /// Keeps a connection for another request, best of the same worker. What the pool has no room for comes back, to
     /// be dropped: the least recently used connection of a full part, or this one if the pool is closed or keeps none.
     #[must_use = "drop it where that may take its time"]
     pub fn put(&self, connection: C, now: Mono) -> Option<C> {
-        self.part.put(Idle { connection, since: now, worker: self.worker })
+        self.part.put(Idle { connection, since: now, usage: self.usage, worker: self.worker })
     }
 
     /// Keeps a connection, but holds it back from other requests for [`HOLD_FOR`]. It takes the place of no connection
@@ -123,7 +119,7 @@ impl<C> PoolPlace<C> {
         if self.part.framing.has_shown_surplus() {
             return Some(connection);
         }
-        self.part.hold(Idle { connection, since: now, worker: self.worker }, hold)
+        self.part.hold(Idle { connection, since: now, usage: self.usage, worker: self.worker }, hold)
     }
 }
 
@@ -145,23 +141,10 @@ impl<C> fmt::Debug for PoolPlace<C> {
 pub struct IdleConnection<C> {
     /// The connection.
     pub connection: C,
+    /// What it has been used for.
+    pub usage: Usage,
     /// Another worker used it last: whatever of it belongs to that worker's thread must be moved.
     pub foreign: bool,
-}
-
-/// A pool's gauge and counters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PoolStats {
-    /// Idle connections now.
-    pub idle: usize,
-    /// Connections taken for another request.
-    pub reused: u64,
-    /// Connections dropped because they were idle for too long.
-    pub expired: u64,
-    /// Connections dropped because they were found dead when they were to be used.
-    pub dead: u64,
-    /// Connections not kept because the pool was full or closed, or given up to make room.
-    pub surplus: u64,
 }
 
 impl<C> Pool<C> {
@@ -199,10 +182,10 @@ impl<C> Pool<C> {
         others.map(|part| part.take(worker, now, SPARE_AFTER, &mut alive)).find(Option::is_some)?
     }
 
-    /// Where a worker puts connections back.
+    /// Where a worker puts a connection back that has been used like this.
     #[must_use]
-    pub fn place(&self, worker: usize) -> PoolPlace<C> {
-        PoolPlace { part: Arc::clone(&self.parts[self.index(worker)]), worker }
+    pub fn place(&self, worker: usize, usage: Usage) -> PoolPlace<C> {
+        PoolPlace { part: Arc::clone(&self.parts[self.index(worker)]), worker, usage }
     }
 
     /// Gives up the least recently used connection, to make room for a fresh one where the permits are used
@@ -220,8 +203,8 @@ impl<C> Pool<C> {
     /// Drops the connections that have been idle for too long. To be called every few seconds.
     pub fn sweep(&self, now: Mono) {
         for part in &self.parts {
-            let gone = part.lock().pop_expired(now);
-            count(&part.counts.expired, gone.len());
+            let gone = part.lock().take_ended(now);
+            gone.iter().for_each(|(end, _)| part.counts.note(*end));
         }
     }
 
@@ -272,6 +255,8 @@ impl<C> Pool<C> {
             reused: sum(|count| &count.reused),
             expired: sum(|count| &count.expired),
             dead: sum(|count| &count.dead),
+            aged: sum(|count| &count.aged),
+            used_up: sum(|count| &count.used_up),
             surplus: sum(|count| &count.surplus),
         }
     }
@@ -285,7 +270,7 @@ impl<C> Pool<C> {
             // Shares that add up to the whole.
             let one_more = usize::from(at < config.idle_max % used);
             let share = if at < used { config.idle_max / used + one_more } else { 0 };
-            part.configure(share, config.idle_timeout);
+            part.configure(share, config);
         }
     }
 
@@ -306,7 +291,7 @@ impl<C> Part<C> {
             idle: VecDeque::new(),
             held: VecDeque::new(),
             idle_max: 0,
-            idle_timeout: Duration::ZERO,
+            limits: Limits::default(),
             closed: false,
         };
         Self { state: Mutex::new(state), counts, framing }
@@ -326,10 +311,12 @@ impl<C> Part<C> {
             let ready = if spare.is_zero() { state.idle.pop_back() } else { state.pop_spare(now, spare) };
             let was_held = ready.is_none();
             let mut found = ready.or_else(|| state.pop_released(now))?;
-            if state.is_expired(&found, now) {
-                let expired = state.pop_expired(now);
+            if let Some(end) = state.end(&found, now) {
+                // Those before it have been idle for longer.
+                let expired = if end == End::Expired { state.pop_expired(now) } else { Vec::new() };
                 drop(state);
-                count(&self.counts.expired, expired.len() + 1);
+                self.counts.note(end);
+                count(&self.counts.expired, expired.len());
                 continue;
             }
             drop(state);
@@ -340,6 +327,7 @@ impl<C> Part<C> {
                 }
                 return Some(IdleConnection {
                     connection: found.connection,
+                    usage: found.usage,
                     foreign: found.worker != worker,
                 });
             }
@@ -349,6 +337,11 @@ impl<C> Part<C> {
 
     fn put(&self, idle: Idle<C>) -> Option<C> {
         let mut state = self.lock();
+        if let Some(end) = state.end(&idle, idle.since) {
+            drop(state);
+            self.counts.note(end);
+            return Some(idle.connection);
+        }
         let surplus = if state.closed || state.idle_max == 0 {
             Some(idle)
         } else {
@@ -384,6 +377,11 @@ impl<C> Part<C> {
 
     fn hold(&self, idle: Idle<C>, hold: Hold) -> Option<C> {
         let mut state = self.lock();
+        if let Some(end) = state.end(&idle, idle.since) {
+            drop(state);
+            self.counts.note(end);
+            return Some(idle.connection);
+        }
         let has_room = state.len() < state.idle_max;
         let sampled = hold == Hold::Sample && self.framing.is_proven();
         if sampled && (state.held.len() >= SAMPLE_MAX || !has_room) {
@@ -406,10 +404,10 @@ impl<C> Part<C> {
         surplus.map(|idle| idle.connection)
     }
 
-    fn configure(&self, idle_max: usize, idle_timeout: Duration) {
+    fn configure(&self, idle_max: usize, config: &PoolConfig) {
         let mut state = self.lock();
         state.idle_max = idle_max;
-        state.idle_timeout = idle_timeout;
+        state.limits = Limits::of(config);
         state.closed = false;
         let mut gone = Vec::new();
         while state.len() > idle_max {
@@ -449,8 +447,9 @@ impl<C> State<C> {
         [mem::take(&mut self.idle), mem::take(&mut self.held)]
     }
 
-    fn is_expired(&self, idle: &Idle<C>, now: Mono) -> bool {
-        now.saturating_since(idle.since) >= self.idle_timeout
+    /// Why a connection is not used again now.
+    fn end(&self, idle: &Idle<C>, now: Mono) -> Option<End> {
+        self.limits.end(&idle.usage, idle.since, now)
     }
 
     /// The oldest, if it has been idle for at least `spare`.
@@ -459,24 +458,35 @@ impl<C> State<C> {
         if is_spare { self.idle.pop_front() } else { None }
     }
 
-    /// All that have been idle for too long: they are in front.
+    /// Those that have been idle for too long and are in front.
     fn pop_expired(&mut self, now: Mono) -> Vec<Idle<C>> {
-        let expired =
-            |list: &VecDeque<Idle<C>>| list.iter().take_while(|idle| self.is_expired(idle, now)).count();
+        let is_expired = |idle: &&Idle<C>| self.end(idle, now) == Some(End::Expired);
+        let expired = |list: &VecDeque<Idle<C>>| list.iter().take_while(is_expired).count();
         let (idle, held) = (expired(&self.idle), expired(&self.held));
         self.idle.drain(..idle).chain(self.held.drain(..held)).collect()
+    }
+
+    /// All that are not used again. Each is looked at.
+    fn take_ended(&mut self, now: Mono) -> Vec<(End, Idle<C>)> {
+        let mut gone = Vec::new();
+        let [idle, held] = self.take_all().map(|list| {
+            let mut left = VecDeque::with_capacity(list.len());
+            for idle in list {
+                match self.end(&idle, now) {
+                    Some(end) => gone.push((end, idle)),
+                    None => left.push_back(idle),
+                }
+            }
+            left
+        });
+        (self.idle, self.held) = (idle, held);
+        gone
     }
 }
 
 impl<C> fmt::Debug for Pool<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool").field("stats", &self.stats()).finish_non_exhaustive()
-    }
-}
-
-fn count(counter: &AtomicU64, by: usize) {
-    if by > 0 {
-        counter.fetch_add(by as u64, Ordering::Relaxed);
     }
 }
 

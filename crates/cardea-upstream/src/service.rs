@@ -25,7 +25,7 @@ use crate::retry::{RetryBudget, RetryCause, RetryConfig};
 use crate::spread::{Observed, Spread};
 use crate::stats::{EndpointStats, RegionStats, ServiceStats};
 
-pub use choice::{Choice, Selection};
+pub use choice::{Choice, ReachedLimit, Selection};
 
 /// The endpoints of a service and what is known of them. What is configured never changes: a reload or a change of the
 /// endpoints makes another state ([`ServiceState::reconcile`]) that shares what stays.

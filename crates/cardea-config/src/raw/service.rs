@@ -101,7 +101,15 @@ pub(crate) struct RawPool {
     /// The most connections per endpoint, including busy ones. Default: no limit.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(crate) connections_max: Option<usize>,
-    /// How long an idle connection is kept. Default: `timeouts.upstream_keep_alive_idle`.
+    /// The most requests over one connection. Default: no limit but that of the endpoint (`Keep-Alive: max=`).
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub(crate) requests_max: Option<NonZeroU32>,
+    /// A connection that is older carries no further request. Varies by a fifth. Default: no limit.
+    #[serde(with = "As::<Option<Duration>>")]
+    #[schemars(extend("x-minimum" = "1s", "x-maximum" = "30d"))]
+    pub(crate) age_max: Option<Duration>,
+    /// How long an idle connection is kept, unless the endpoint offers less (`Keep-Alive: timeout=`). Default:
+    /// `timeouts.upstream_keep_alive_idle`.
     #[serde(with = "As::<Option<Duration>>")]
     #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "1h"))]
     pub(crate) idle_timeout: Option<Duration>,
@@ -109,8 +117,8 @@ pub(crate) struct RawPool {
 
 impl Default for RawPool {
     fn default() -> Self {
-        let PoolConfig { idle_max, connections_max, .. } = PoolConfig::default();
-        Self { idle_max, connections_max, idle_timeout: None }
+        let PoolConfig { idle_max, connections_max, age_max, requests_max, .. } = PoolConfig::default();
+        Self { idle_max, connections_max, requests_max, age_max, idle_timeout: None }
     }
 }
 

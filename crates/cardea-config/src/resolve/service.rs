@@ -66,6 +66,8 @@ impl Resolver<'_> {
         let pool = PoolConfig {
             idle_max: raw.pool.idle_max,
             connections_max: raw.pool.connections_max,
+            requests_max: raw.pool.requests_max,
+            age_max: raw.pool.age_max,
             idle_timeout: raw.pool.idle_timeout.unwrap_or(general.pool.idle_timeout),
             ..general.pool
         };

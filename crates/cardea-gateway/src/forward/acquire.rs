@@ -82,7 +82,7 @@ async fn connection(
             if let Some(round_trip) = round_trip {
                 way.state.round_trip(choice.endpoint, now, round_trip);
             }
-            Ok(Connection::new(endpoint, transport, permit))
+            Ok(Connection::new(endpoint, transport, permit, now))
         }
         Err(error) => {
             match error {

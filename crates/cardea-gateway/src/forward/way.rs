@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use cardea_clock::Mono;
 use cardea_http::{BodyLength, Known};
-use cardea_upstream::{Choice, FailureKind, InFlight, RetryCause, ServiceState};
+use cardea_upstream::{Choice, FailureKind, InFlight, ReachedLimit, RetryCause, ServiceState};
 
 use super::{
     attempt::Attempt, body::RequestBody, error::AttemptError, replay::Replay, request, retries::asked_to_wait,
@@ -47,7 +47,11 @@ impl Way<'_> {
     /// Why there is no endpoint for a request.
     #[cold]
     pub(super) fn nothing_to_choose(self) -> Reason {
-        if self.state.has_limited() { Reason::EndpointsFull } else { Reason::NoEndpoint }
+        match self.state.reached_limit() {
+            Some(ReachedLimit::Requests) => Reason::EndpointsFull,
+            Some(ReachedLimit::Connections) => Reason::ConnectionsExhausted,
+            None => Reason::NoEndpoint,
+        }
     }
 
     /// Begins an attempt over `connection`.

@@ -48,8 +48,13 @@ impl Connection {
     }
 
     /// One that was just made.
-    pub(crate) fn new(endpoint: &Endpoint<Pooled>, transport: Transport, permit: ConnectionPermit) -> Self {
-        Self::Http1(h1::Connection::new(endpoint, transport, permit))
+    pub(crate) fn new(
+        endpoint: &Endpoint<Pooled>,
+        transport: Transport,
+        permit: ConnectionPermit,
+        now: Mono,
+    ) -> Self {
+        Self::Http1(h1::Connection::new(endpoint, transport, permit, now))
     }
 
     /// Begins to send a request. The heads of its responses have to keep within `limits`.

@@ -5,7 +5,11 @@ use std::time::Duration;
 use cardea_upstream::{Address, SPARE_AFTER};
 use tokio::net::TcpListener;
 
-use crate::support::{Origin, Spec, get, origin::OK, run, until};
+use crate::support::{
+    Origin, Spec, get,
+    origin::{OK, Visit},
+    run, until,
+};
 
 #[test]
 fn an_idempotent_request_is_retried_if_a_pooled_connection_was_closed() {
@@ -321,6 +325,60 @@ fn requests_with_the_same_key_go_to_the_same_endpoint_and_those_without_go_to_an
         }
         for origin in &origins {
             assert!(origin.text().contains("GET /none"));
+        }
+    });
+}
+
+#[test]
+fn a_request_goes_to_an_endpoint_that_has_a_connection_for_it() {
+    run(async {
+        let script = |mut visit: Visit| async move {
+            loop {
+                if visit.request().await?.line().contains("slow") {
+                    visit.closed().await;
+                    return Ok(());
+                }
+                visit.send(OK).await?;
+            }
+        };
+        let origins = [Origin::start(script).await, Origin::start(script).await];
+        let spec = Spec::to_addresses(origins.iter().map(|origin| Address::Tcp(origin.address)))
+            .with("[[service]]\nname = 'main'\npool.connections_max = 1");
+        let gateway = spec.start().await;
+        let mut slow = gateway.client().await;
+        slow.send(get("/slow")).await;
+        until("a slow request", || origins.iter().any(|origin| origin.text().contains("/slow"))).await;
+        let mut client = gateway.client().await;
+        for _ in 0..20 {
+            assert_eq!(client.exchange(get("/")).await.status, 200);
+        }
+        // None had to try the other endpoint first.
+        let lines = gateway.log(20).await;
+        assert!(lines.iter().all(|line| line["upstream.attempts"] == 1), "{lines:?}");
+    });
+}
+
+#[test]
+fn a_connection_carries_no_more_requests_than_allowed() {
+    run(async {
+        let offering =
+            |offer: &str| format!("HTTP/1.1 200 OK\r\nKeep-Alive: {offer}\r\nContent-Length: 2\r\n\r\nok");
+        for (response, keys, connections) in [
+            (offering("timeout=60, max=100"), "", 1),
+            (offering("timeout=0"), "", 6),
+            (offering("timeout=60, max=0"), "", 6),
+            (OK.to_owned(), "pool.requests_max = 2", 3),
+            (OK.to_owned(), "pool.requests_max = 1", 6),
+            (OK.to_owned(), "pool.age_max = '1h'", 1),
+        ] {
+            let origin = Origin::answering(response.clone()).await;
+            let spec = Spec::to(&origin).with(format!("[[service]]\nname = 'main'\n{keys}"));
+            let gateway = spec.start().await;
+            let mut client = gateway.client().await;
+            for _ in 0..6 {
+                assert_eq!(client.exchange(get("/")).await.status, 200);
+            }
+            assert_eq!(origin.connections(), connections, "{response} {keys}");
         }
     });
 }

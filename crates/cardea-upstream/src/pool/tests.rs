@@ -12,12 +12,16 @@ fn at(seconds: u64) -> Mono {
     Mono::from_nanos(seconds * 1_000_000_000)
 }
 
+/// Of a connection that is just made.
+fn new() -> Usage {
+    Usage::new(Mono::MIN)
+}
+
 fn pool<C>(idle_max: usize, idle_seconds: u64) -> Pool<C> {
     Pool::new(&PoolConfig {
         idle_max,
         idle_timeout: Duration::from_secs(idle_seconds),
-        connections_max: None,
-        workers: 1,
+        ..PoolConfig::default()
     })
 }
 
@@ -37,11 +41,11 @@ fn all(_: &mut u32) -> bool {
 fn the_most_recently_used_comes_first() {
     let pool = pool(3, 10);
     for connection in [1, 2, 3] {
-        assert_eq!(pool.place(0).put(connection, at(0)), None);
+        assert_eq!(pool.place(0, new()).put(connection, at(0)), None);
     }
     assert_eq!(own(pool.take(0, at(1), all)), Some(3));
     assert_eq!(own(pool.take(0, at(1), all)), Some(2));
-    assert_eq!(pool.place(0).put(2, at(2)), None);
+    assert_eq!(pool.place(0, new()).put(2, at(2)), None);
     assert_eq!(own(pool.take(0, at(2), all)), Some(2));
     assert_eq!(own(pool.take(0, at(2), all)), Some(1));
     assert_eq!(own(pool.take(0, at(2), all)), None);
@@ -52,7 +56,7 @@ fn the_most_recently_used_comes_first() {
 fn a_full_pool_gives_back_the_least_recently_used() {
     let pool = pool(2, 10);
     assert_eq!(
-        [1, 2, 3, 4].map(|connection| pool.place(0).put(connection, at(0))),
+        [1, 2, 3, 4].map(|connection| pool.place(0, new()).put(connection, at(0))),
         [None, None, Some(1), Some(2)]
     );
     assert_eq!(pool.stats(), PoolStats { idle: 2, surplus: 2, ..PoolStats::default() });
@@ -62,7 +66,7 @@ fn a_full_pool_gives_back_the_least_recently_used() {
     );
     assert_eq!(pool.stats(), PoolStats { surplus: 4, ..PoolStats::default() });
     let none = super::tests::pool(0, 10);
-    assert_eq!(none.place(0).put(7, at(0)), Some(7));
+    assert_eq!(none.place(0, new()).put(7, at(0)), Some(7));
     assert!(none.is_empty());
 }
 
@@ -70,7 +74,7 @@ fn a_full_pool_gives_back_the_least_recently_used() {
 fn the_dead_are_passed_over_and_the_expired_dropped() {
     let pool = pool(10, 10);
     for (connection, seconds) in [(1, 0), (2, 5), (3, 6), (4, 6)] {
-        assert_eq!(pool.place(0).put(connection, at(seconds)), None);
+        assert_eq!(pool.place(0, new()).put(connection, at(seconds)), None);
     }
     assert_eq!(own(pool.take(0, at(8), |connection| *connection < 4)), Some(3));
     assert_eq!(own(pool.take(0, at(15), all)), None, "idle for exactly the limit");
@@ -81,7 +85,7 @@ fn the_dead_are_passed_over_and_the_expired_dropped() {
 fn a_sweep_drops_the_expired_alone() {
     let pool = pool(10, 10);
     for seconds in 0..5 {
-        assert_eq!(pool.place(0).put(1, at(seconds)), None);
+        assert_eq!(pool.place(0, new()).put(1, at(seconds)), None);
     }
     pool.sweep(at(9));
     assert_eq!(pool.len(), 5);
@@ -94,20 +98,20 @@ fn a_sweep_drops_the_expired_alone() {
 #[test]
 fn a_closed_pool_stores_nothing_and_a_cleared_one_continues() {
     let pool = pool(10, 10);
-    assert_eq!(pool.place(0).put(1, at(0)), None);
+    assert_eq!(pool.place(0, new()).put(1, at(0)), None);
     pool.clear();
     assert_eq!(own(pool.take(0, at(0), all)), None);
-    assert_eq!(pool.place(0).put(2, at(0)), None);
+    assert_eq!(pool.place(0, new()).put(2, at(0)), None);
     pool.close();
     assert_eq!(own(pool.take(0, at(0), all)), None);
-    assert_eq!(pool.place(0).put(3, at(0)), Some(3));
+    assert_eq!(pool.place(0, new()).put(3, at(0)), Some(3));
 }
 
 #[test]
 fn new_limits_hold_for_what_is_idle_already() {
     let pool = pool(10, 10);
     for connection in 0..5 {
-        assert_eq!(pool.place(0).put(connection, at(0)), None);
+        assert_eq!(pool.place(0, new()).put(connection, at(0)), None);
     }
     pool.configure(&PoolConfig {
         idle_max: 2,
@@ -134,7 +138,7 @@ fn connections_are_checked_and_dropped_outside_the_lock() {
     let (pool, dropped) = (Arc::new(pool(4, 10)), Arc::new(AtomicUsize::new(0)));
     let fill = |seconds| {
         for _ in 0..5 {
-            drop(pool.place(0).put(Nosy(Arc::clone(&pool), Arc::clone(&dropped)), at(seconds)));
+            drop(pool.place(0, new()).put(Nosy(Arc::clone(&pool), Arc::clone(&dropped)), at(seconds)));
         }
     };
     fill(0);
@@ -156,7 +160,7 @@ fn connections_are_checked_and_dropped_outside_the_lock() {
 fn threads_never_get_the_same_connection() {
     let pool = Arc::new(shared(8 * 4, 4));
     let uses: Arc<[AtomicUsize; 8]> = Arc::new(Default::default());
-    (0..8).for_each(|connection| assert_eq!(pool.place(0).put(connection, at(0)), None));
+    (0..8).for_each(|connection| assert_eq!(pool.place(0, new()).put(connection, at(0)), None));
     let workers: Vec<_> = (0..4)
         .map(|worker| {
             let (pool, uses) = (Arc::clone(&pool), Arc::clone(&uses));
@@ -169,7 +173,7 @@ fn threads_never_get_the_same_connection() {
                     assert_eq!(counter.fetch_add(1, Ordering::SeqCst), 0);
                     counter.fetch_sub(1, Ordering::SeqCst);
                     // Since long: there for the others too.
-                    assert_eq!(pool.place(worker).put(connection, at(1)), None);
+                    assert_eq!(pool.place(worker, new()).put(connection, at(1)), None);
                 }
             })
         })
@@ -185,14 +189,18 @@ fn shared(idle_max: usize, workers: usize) -> Pool<u32> {
 #[test]
 fn a_worker_takes_its_own_and_of_others_only_what_they_no_longer_use() {
     let pool = shared(8, 2);
-    assert_eq!(pool.place(0).put(1, at(0)), None);
-    assert_eq!(pool.place(0).put(2, at(0)), None);
+    assert_eq!(pool.place(0, new()).put(1, at(0)), None);
+    assert_eq!(pool.place(0, new()).put(2, at(0)), None);
     assert_eq!(pool.take(1, at(0), all), None, "the other may need it at once");
     assert_eq!(own(pool.take(0, at(0), all)), Some(2));
-    assert_eq!(pool.place(0).put(2, at(1)), None);
-    assert_eq!(pool.take(1, at(1), all), Some(IdleConnection { connection: 1, foreign: true }), "the oldest");
+    assert_eq!(pool.place(0, new()).put(2, at(1)), None);
+    assert_eq!(
+        pool.take(1, at(1), all),
+        Some(IdleConnection { connection: 1, usage: new(), foreign: true }),
+        "the oldest"
+    );
     assert_eq!(pool.take(1, at(1), all), None);
-    assert_eq!(pool.place(1).put(1, at(1)), None);
+    assert_eq!(pool.place(1, new()).put(1, at(1)), None);
     assert_eq!(own(pool.take(1, at(1), all)), Some(1), "it has moved");
     assert_eq!(pool.len(), 1);
     assert_eq!(pool.stats().reused, 3);
@@ -201,24 +209,25 @@ fn a_worker_takes_its_own_and_of_others_only_what_they_no_longer_use() {
 #[test]
 fn workers_share_out_what_may_be_idle() {
     let pool = shared(5, 2);
-    let kept =
-        |worker| (0..9).filter(|connection| pool.place(worker).put(*connection, at(0)).is_none()).count();
+    let kept = |worker| {
+        (0..9).filter(|connection| pool.place(worker, new()).put(*connection, at(0)).is_none()).count()
+    };
     assert_eq!((kept(0), kept(1)), (3, 2));
     assert_eq!(pool.len(), 5);
     let one = shared(1, 3);
     assert_eq!(
-        (one.place(2).put(20, at(0)), one.place(1).put(10, at(0))),
+        (one.place(2, new()).put(20, at(0)), one.place(1, new()).put(10, at(0))),
         (None, Some(20)),
         "one for all three"
     );
-    assert_eq!(one.take(0, at(0), all), Some(IdleConnection { connection: 10, foreign: true }));
+    assert_eq!(one.take(0, at(0), all), Some(IdleConnection { connection: 10, usage: new(), foreign: true }));
 }
 
 #[test]
 fn the_oldest_idle_connection_of_all_workers_is_evicted() {
     let pool = shared(8, 3);
     for (worker, seconds) in [(2, 3), (1, 1), (0, 2)] {
-        assert_eq!(pool.place(worker).put(u32::try_from(worker).unwrap(), at(seconds)), None);
+        assert_eq!(pool.place(worker, new()).put(u32::try_from(worker).unwrap(), at(seconds)), None);
     }
     assert_eq!([(); 4].map(|()| pool.give_up_oldest()), [Some(1), Some(0), Some(2), None]);
 }
@@ -257,7 +266,7 @@ proptest! {
                 Step::Put => {
                     idle.push((next, now));
                     let surplus = (idle.len() > idle_max).then(|| idle.remove(0).0);
-                    prop_assert_eq!(pool.place(0).put(next, at(now)), surplus);
+                    prop_assert_eq!(pool.place(0, new()).put(next, at(now)), surplus);
                     next += 1;
                 }
                 Step::Take => {
@@ -294,16 +303,16 @@ fn after(millis: u64) -> Mono {
 #[test]
 fn a_held_connection_is_not_reused_before_the_delay() {
     let pool = pool(4, 10);
-    assert_eq!(pool.place(0).hold(1, after(0), Hold::Always, all), None);
-    assert_eq!(pool.place(0).put(2, after(0)), None, "the control");
+    assert_eq!(pool.place(0, new()).hold(1, after(0), Hold::Always, all), None);
+    assert_eq!(pool.place(0, new()).put(2, after(0)), None, "the control");
     assert_eq!(own(pool.take(0, after(1), all)), Some(2));
     assert_eq!(own(pool.take(0, after(999), all)), None);
     assert_eq!(pool.len(), 1, "it is idle all the same");
     assert_eq!(own(pool.take(0, after(1_000), all)), Some(1));
     // Whoever holds one lets those go whose time has come, to where they belong by their age.
-    assert_eq!(pool.place(0).hold(3, after(2_000), Hold::Always, all), None);
-    assert_eq!(pool.place(0).put(4, after(2_500)), None);
-    assert_eq!(pool.place(0).hold(5, after(3_000), Hold::Always, all), None);
+    assert_eq!(pool.place(0, new()).hold(3, after(2_000), Hold::Always, all), None);
+    assert_eq!(pool.place(0, new()).put(4, after(2_500)), None);
+    assert_eq!(pool.place(0, new()).hold(5, after(3_000), Hold::Always, all), None);
     assert_eq!(own(pool.take(0, after(3_000), all)), Some(4));
     assert_eq!(own(pool.take(0, after(3_000), all)), Some(3));
     assert_eq!(own(pool.take(0, after(3_000), all)), None);
@@ -314,28 +323,28 @@ fn a_held_connection_is_not_reused_before_the_delay() {
 #[test]
 fn held_connections_do_not_displace_ready_ones() {
     let pool = pool(3, 10);
-    assert_eq!(pool.place(0).put(1, after(0)), None);
-    assert_eq!(pool.place(0).put(2, after(0)), None);
-    assert_eq!(pool.place(0).hold(3, after(1), Hold::Always, all), None);
+    assert_eq!(pool.place(0, new()).put(1, after(0)), None);
+    assert_eq!(pool.place(0, new()).put(2, after(0)), None);
+    assert_eq!(pool.place(0, new()).hold(3, after(1), Hold::Always, all), None);
     assert_eq!(
-        pool.place(0).hold(4, after(2), Hold::Always, all),
+        pool.place(0, new()).hold(4, after(2), Hold::Always, all),
         Some(3),
         "the older of the two that are held"
     );
-    assert_eq!(pool.place(0).put(5, after(3)), Some(4), "one that is ready comes first");
-    assert_eq!(pool.place(0).hold(6, after(4), Hold::Always, all), Some(6));
+    assert_eq!(pool.place(0, new()).put(5, after(3)), Some(4), "one that is ready comes first");
+    assert_eq!(pool.place(0, new()).hold(6, after(4), Hold::Always, all), Some(6));
 }
 
 #[test]
 fn of_a_sample_a_few_are_held_once_the_endpoint_has_shown_that_it_sends_nothing_more() {
     let pool = pool(100, 10);
     for connection in 0..20 {
-        assert_eq!(pool.place(0).hold(connection, after(0), Hold::Sample, all), None);
+        assert_eq!(pool.place(0, new()).hold(connection, after(0), Hold::Sample, all), None);
     }
     assert_eq!(own(pool.take(0, after(1), all)), None, "nothing is known of the endpoint: all are held");
     // Lets them go, having looked at each.
     for connection in 20..40 {
-        assert_eq!(pool.place(0).hold(connection, after(1_000), Hold::Sample, all), None);
+        assert_eq!(pool.place(0, new()).hold(connection, after(1_000), Hold::Sample, all), None);
     }
     let ready = std::iter::from_fn(|| own(pool.take(0, after(1_001), all))).count();
     assert_eq!((ready, pool.len()), (40 - SAMPLE_MAX, SAMPLE_MAX));
@@ -346,12 +355,12 @@ fn of_a_sample_a_few_are_held_once_the_endpoint_has_shown_that_it_sends_nothing_
 fn what_was_held_and_is_dead_is_dropped_and_proves_nothing() {
     let pool = pool(100, 10);
     for connection in 0..20 {
-        assert_eq!(pool.place(0).hold(connection, after(0), Hold::Sample, all), None);
+        assert_eq!(pool.place(0, new()).hold(connection, after(0), Hold::Sample, all), None);
     }
-    assert_eq!(pool.place(0).hold(20, after(1_000), Hold::Sample, |_: &mut u32| false), None);
+    assert_eq!(pool.place(0, new()).hold(20, after(1_000), Hold::Sample, |_: &mut u32| false), None);
     assert_eq!((pool.len(), pool.stats().dead), (1, 20));
     for connection in 21..40 {
-        assert_eq!(pool.place(0).hold(connection, after(1_000), Hold::Sample, all), None);
+        assert_eq!(pool.place(0, new()).hold(connection, after(1_000), Hold::Sample, all), None);
     }
     assert_eq!(own(pool.take(0, after(1_001), all)), None);
 }
@@ -359,9 +368,47 @@ fn what_was_held_and_is_dead_is_dropped_and_proves_nothing() {
 #[test]
 fn an_endpoint_that_sent_more_than_it_announced_has_none_held() {
     let pool = pool(10, 10);
-    assert_eq!(pool.place(0).hold(1, after(0), Hold::Sample, all), None);
-    pool.place(0).note_surplus();
-    assert_eq!(pool.place(0).hold(2, after(0), Hold::Sample, all), Some(2));
-    assert_eq!(pool.place(0).hold(3, after(0), Hold::Always, all), Some(3));
-    assert_eq!(pool.place(0).put(4, after(0)), None, "the control: after a body, connections are used again");
+    assert_eq!(pool.place(0, new()).hold(1, after(0), Hold::Sample, all), None);
+    pool.place(0, new()).note_surplus();
+    assert_eq!(pool.place(0, new()).hold(2, after(0), Hold::Sample, all), Some(2));
+    assert_eq!(pool.place(0, new()).hold(3, after(0), Hold::Always, all), Some(3));
+    assert_eq!(
+        pool.place(0, new()).put(4, after(0)),
+        None,
+        "the control: after a body, connections are used again"
+    );
+}
+
+#[test]
+fn connections_that_are_old_or_used_up_are_given_back_or_dropped() {
+    let limits = PoolConfig {
+        age_max: Some(Duration::from_secs(100)),
+        requests_max: std::num::NonZeroU32::new(2),
+        ..PoolConfig::default()
+    };
+    let pool = Pool::new(&limits);
+    let mut place = pool.place(0, Usage::new(at(0)));
+    place.count(KeepAlive::default());
+    assert_eq!(place.put(1, at(1)), None);
+    let kept = pool.take(0, at(2), all).unwrap();
+    let mut place = pool.place(0, kept.usage);
+    place.count(KeepAlive::default());
+    assert_eq!(place.put(1, at(2)), Some(1), "its second request was its last");
+    assert_eq!(place.hold(1, at(2), Hold::Always, all), Some(1));
+    assert_eq!(pool.place(0, Usage::new(at(0))).put(2, at(60)), None);
+    assert_eq!(own(pool.take(0, at(100), all)), None);
+    let offer = KeepAlive { timeout: Some(Duration::from_secs(5)), max: None };
+    for connection in [3, 4] {
+        let mut place = pool.place(0, Usage::new(at(200)));
+        if connection == 4 {
+            place.count(offer);
+        }
+        assert_eq!(place.put(connection, at(200)), None);
+    }
+    // The newest expires before the older one, which a sweep must not miss and a request not wait for.
+    assert_eq!(pool.len(), 2);
+    pool.sweep(at(204));
+    assert_eq!(own(pool.take(0, at(204), all)), Some(3));
+    let expected = PoolStats { reused: 2, aged: 1, used_up: 2, expired: 1, ..PoolStats::default() };
+    assert_eq!(pool.stats(), expected);
 }

@@ -69,6 +69,15 @@ impl Choice {
     }
 }
 
+/// What an endpoint has as many of as it may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReachedLimit {
+    /// Requests, or connections that are being made: [`BreakerConfig`](crate::BreakerConfig).
+    Requests,
+    /// Connections, all of them in use: [`PoolConfig::connections_max`](crate::PoolConfig::connections_max).
+    Connections,
+}
+
 /// Which endpoints may be drawn.
 #[derive(Clone, Copy)]
 struct Wanted<'a> {
@@ -91,8 +100,8 @@ impl<C> ServiceState<C> {
     /// region is looked at.
     ///
     /// Where too few endpoints are healthy, and where only ejected ones are left, these are used like others:
-    /// sending a request there can't be worse than refusing it. An endpoint that has reached a limit of
-    /// [`BreakerConfig`](crate::BreakerConfig) is passed over, and ejected ones do not replace it.
+    /// sending a request there can't be worse than refusing it. An endpoint that has reached a limit
+    /// ([`ReachedLimit`]) is passed over, and ejected ones do not replace it.
     ///
     /// `None`: all that have a weight were tried or have reached a limit, or [`ATTEMPTS_MAX`](crate::ATTEMPTS_MAX) were tried.
     pub fn choose(
@@ -122,16 +131,27 @@ impl<C> ServiceState<C> {
         Some((choice, &slot.endpoint))
     }
 
-    /// Whether an endpoint has reached a limit, so that this may be why none was chosen.
-    pub fn has_limited(&self) -> bool {
-        self.breaker.is_set() && self.slots.iter().any(|slot| !self.breaker.has_room(&slot.shared.load))
+    /// A limit that an endpoint has reached, so that this may be why none was chosen.
+    pub fn reached_limit(&self) -> Option<ReachedLimit> {
+        self.slots.iter().find_map(|slot| self.limit_of(slot))
+    }
+
+    /// The limit that an endpoint has reached.
+    fn limit_of(&self, slot: &Slot<C>) -> Option<ReachedLimit> {
+        if !self.breaker.has_room(&slot.shared.load) {
+            Some(ReachedLimit::Requests)
+        } else if self.pool.connections_max.is_some() && !slot.endpoint.has_connection() {
+            Some(ReachedLimit::Connections)
+        } else {
+            None
+        }
     }
 
     /// Whether an endpoint could serve the request, but for its limits.
     #[cold]
     fn is_limited(&self, wanted: Wanted<'_>) -> bool {
         let members = self.regions.iter().flat_map(|region| &*region.members);
-        self.breaker.is_set()
+        (self.breaker.is_set() || self.pool.connections_max.is_some())
             && members.copied().any(|at| self.is_eligible(at, wanted) && !self.is_usable(at, wanted))
     }
 
@@ -205,7 +225,7 @@ impl<C> ServiceState<C> {
             !wanted.tried.contains(EndpointIndex(at))
                 && self.slot(at).is_some_and(|slot| {
                     !slot.shared.is_taken_out()
-                        && self.breaker.has_room(&slot.shared.load)
+                        && self.limit_of(slot).is_none()
                         && slot.shared.health.claim_probe(now, may_be_lost)
                 })
         };
@@ -245,8 +265,7 @@ impl<C> ServiceState<C> {
     }
 
     fn is_usable(&self, at: u16, wanted: Wanted<'_>) -> bool {
-        self.is_eligible(at, wanted)
-            && self.slot(at).is_some_and(|slot| self.breaker.has_room(&slot.shared.load))
+        self.is_eligible(at, wanted) && self.slot(at).is_some_and(|slot| self.limit_of(slot).is_none())
     }
 
     /// Whether it may be chosen, if it has room.

@@ -9,6 +9,7 @@ use crate::Address;
 use crate::attempts::{ATTEMPTS_MAX, AttemptedEndpoints};
 use crate::config::EndpointConfig;
 use crate::endpoint::FailureKind;
+use crate::pool::Usage;
 use crate::retry::BudgetConfig;
 
 mod breaker;
@@ -189,7 +190,7 @@ fn load_spreads_by_weight_when_requests_last() {
 fn a_reload_keeps_the_state_of_remaining_objects_only() {
     let old = state(&[(1, "a", 1), (2, "a", 1), (3, "a", 1)]);
     for (index, endpoint) in old.endpoints() {
-        assert_eq!(endpoint.pool().place(0).put(index.get() as u32, at(0)), None);
+        assert_eq!(endpoint.pool().place(0, Usage::new(Mono::MIN)).put(index.get() as u32, at(0)), None);
     }
     fail(&old, 1, at(0));
     let in_flight = old.slots[1].endpoint.begin(0);
@@ -206,8 +207,16 @@ fn a_reload_keeps_the_state_of_remaining_objects_only() {
     assert_eq!(new.stats().endpoints[0].pool.idle, 0);
     assert!(Arc::ptr_eq(&new.slots[2].endpoint, &old.slots[0].endpoint));
     new.activate(Some(&old), at(0));
-    assert_eq!(old.slots[2].endpoint.pool().place(0).put(9, at(0)), Some(9), "its pool is closed");
-    assert_eq!(new.slots[1].endpoint.pool().place(0).put(9, at(0)), Some(1), "the new limit holds");
+    assert_eq!(
+        old.slots[2].endpoint.pool().place(0, Usage::new(Mono::MIN)).put(9, at(0)),
+        Some(9),
+        "its pool is closed"
+    );
+    assert_eq!(
+        new.slots[1].endpoint.pool().place(0, Usage::new(Mono::MIN)).put(9, at(0)),
+        Some(1),
+        "the new limit holds"
+    );
     drop(in_flight);
     assert_eq!(new.stats().endpoints[1].in_flight, 0);
 }
@@ -219,7 +228,7 @@ fn connections_made_differently_are_never_reused() {
     let old = State::reconcile(&before, None, Connections::Kept).unwrap();
     let permit = old.slots[0].endpoint.permit();
     assert!(permit.is_some());
-    assert_eq!(old.slots[0].endpoint.pool().place(0).put(1, at(0)), None);
+    assert_eq!(old.slots[0].endpoint.pool().place(0, Usage::new(Mono::MIN)).put(1, at(0)), None);
     fail(&old, 0, at(0));
     let same = State::reconcile(&before, Some(&old), Connections::Kept).unwrap();
     assert_eq!(same.slots[0].endpoint.pool().len(), 1, "a control");
@@ -227,7 +236,7 @@ fn connections_made_differently_are_never_reused() {
     new.activate(Some(&old), at(0));
     assert_eq!(new.slots[0].endpoint.pool().take(0, at(0), |_| true), None);
     // A request that began before the reload gives its connection back where it took it.
-    assert_eq!(old.slots[0].endpoint.pool().place(0).put(2, at(0)), Some(2));
+    assert_eq!(old.slots[0].endpoint.pool().place(0, Usage::new(Mono::MIN)).put(2, at(0)), Some(2));
     assert!(new.slots[0].endpoint.is_ejected(), "health stays");
     assert!(new.slots[0].endpoint.permit().is_none(), "and so does the limit");
     drop(permit);
@@ -263,13 +272,13 @@ fn a_new_budget_configuration_starts_a_new_budget() {
 fn a_service_that_leaves_keeps_no_connection() {
     let state = state(&[(1, "", 1)]);
     let endpoint = &state.slots[0].endpoint;
-    assert_eq!(endpoint.pool().place(0).put(1, at(0)), None);
+    assert_eq!(endpoint.pool().place(0, Usage::new(Mono::MIN)).put(1, at(0)), None);
     state.sweep(at(0));
     assert_eq!(endpoint.pool().len(), 1);
     state.sweep(at(0).saturating_add(Duration::from_secs(3600)));
     assert!(endpoint.pool().is_empty());
     state.retire();
-    assert_eq!(endpoint.pool().place(0).put(1, at(0)), Some(1));
+    assert_eq!(endpoint.pool().place(0, Usage::new(Mono::MIN)).put(1, at(0)), Some(1));
 }
 
 #[test]

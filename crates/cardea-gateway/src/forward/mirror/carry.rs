@@ -39,7 +39,7 @@ async fn exchange(copy: &MirrorCopy, timer: &mut Timer) -> MirrorOutcome {
     // Nobody misses it: it is as good a probe as any.
     let selection = Selection { worker, now, affinity: copy.affinity, may_be_lost: false };
     let Some((choice, endpoint)) = state.choose(&selection, &AttemptedEndpoints::default()) else {
-        return if state.has_limited() { MirrorOutcome::Limited } else { MirrorOutcome::Failed };
+        return if state.reached_limit().is_some() { MirrorOutcome::Limited } else { MirrorOutcome::Failed };
     };
     let _in_flight = endpoint.begin(worker);
     let kept = Connection::kept(endpoint, timer.now());
@@ -123,7 +123,7 @@ async fn connect(
             if let Some(round_trip) = round_trip {
                 state.round_trip(choice.endpoint, now, round_trip);
             }
-            Ok(Connection::new(endpoint, transport, permit))
+            Ok(Connection::new(endpoint, transport, permit, now))
         }
         Err(ConnectError::Endpoint(FailureKind::ConnectTimeout)) if now >= deadline => {
             Err(MirrorOutcome::TimedOut)

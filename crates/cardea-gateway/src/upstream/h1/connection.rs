@@ -1,7 +1,8 @@
 //! Connections to endpoints that carry one exchange after the other.
 
 use cardea_clock::Mono;
-use cardea_upstream::{ConnectionPermit, Endpoint, Hold, PoolPlace};
+use cardea_http::h1::KeepAlive;
+use cardea_upstream::{ConnectionPermit, Endpoint, Hold, PoolPlace, Usage};
 
 use crate::{
     transport::{Idle, Transport},
@@ -36,8 +37,14 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(endpoint: &Endpoint<Pooled>, transport: Transport, permit: ConnectionPermit) -> Self {
-        Self { transport, permit, pool: endpoint.pool().place(workers::current()) }
+    /// One that was made now.
+    pub(crate) fn new(
+        endpoint: &Endpoint<Pooled>,
+        transport: Transport,
+        permit: ConnectionPermit,
+        now: Mono,
+    ) -> Self {
+        Self { transport, permit, pool: endpoint.pool().place(workers::current(), Usage::new(now)) }
     }
 
     /// See [`crate::upstream::Connection::kept`].
@@ -47,12 +54,14 @@ impl Connection {
         let Pooled { transport, permit } = kept.connection;
         // One that can't be moved is as good as none.
         let transport = if kept.foreign { transport.moved_here().ok()? } else { transport };
-        Some(Self::new(endpoint, transport, permit))
+        Some(Self { transport, permit, pool: pool.place(workers::current(), kept.usage) })
     }
 
-    /// Keeps the connection for a later exchange, at once or, where `hold` says so, after it has been quiet for a while.
-    pub(super) fn give_back(self, now: Mono, hold: Option<Hold>) {
-        let Self { transport, permit, pool } = self;
+    /// Keeps the connection for a later exchange, at once or, where `hold` says so, after it has been quiet for a while. With
+    /// its last response, the endpoint made this `offer`.
+    pub(super) fn give_back(self, now: Mono, hold: Option<Hold>, offer: KeepAlive) {
+        let Self { transport, permit, mut pool } = self;
+        pool.count(offer);
         let pooled = Pooled { transport, permit };
         drop(match hold {
             None => pool.put(pooled, now),

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use cardea_clock::Clock;
 use cardea_http::{
     BodyLength, Fields, Method, ResponseHead,
-    h1::{Framing, HeadLimits, wants_keep_alive},
+    h1::{Framing, HeadLimits, KeepAlive, wants_keep_alive},
 };
 use cardea_upstream::{Hold, InFlight};
 
@@ -37,6 +37,8 @@ pub(crate) struct Exchange {
     body: BodyReader,
     framing: Framing,
     keep_alive: bool,
+    /// How long the endpoint keeps the connection then.
+    offer: KeepAlive,
     /// The response has no body whatever its head says, so bytes that follow it belong to nothing.
     hold: Option<Hold>,
 }
@@ -51,6 +53,7 @@ impl Exchange {
             body: BodyReader::ended(),
             framing: Framing::None,
             keep_alive: false,
+            offer: KeepAlive::default(),
             hold: None,
         }
     }
@@ -107,6 +110,7 @@ impl Exchange {
     fn begin_response(&mut self, head: &ResponseHead, framing: Framing, clock: &Clock) {
         self.framing = framing;
         self.keep_alive = wants_keep_alive(head.version, &head.fields) && head.status != 101;
+        self.offer = KeepAlive::of(&head.fields);
         self.hold = match framing {
             _ if self.head.method() == Method::Head => Some(Hold::Always),
             // 204, 304, and a length of 0, behind which a handler may write a body all the same.
@@ -162,7 +166,7 @@ impl Exchange {
         if !self.inbound.is_empty() {
             connection.note_surplus();
         } else if self.keep_alive && self.request.is_whole() && self.framing != Framing::UntilClose {
-            connection.give_back(clock.mono(), self.hold);
+            connection.give_back(clock.mono(), self.hold, self.offer);
         }
         self.inbound.release();
         self.request.release();

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::breaker::BreakerConfig;
+use crate::pool::Usage;
 
 fn limited(requests_max: u32, pending_max: u32, endpoints: &[(u16, &str, u32)]) -> Arc<State> {
     let breaker = BreakerConfig {
@@ -31,7 +32,8 @@ fn no_endpoint_gets_more_than_its_limit() {
                 held.push((choice, endpoint.begin(0)));
             }
             let selection = Selection { affinity, ..selection(at(1)) };
-            assert!(state.choose(&selection, &none()).is_none() && state.has_limited());
+            assert!(state.choose(&selection, &none()).is_none());
+            assert_eq!(state.reached_limit(), Some(ReachedLimit::Requests));
             assert_eq!(state.stats().limited, 1);
             // Whoever has room again is chosen.
             let (freed, _) = held.swap_remove(7);
@@ -59,7 +61,7 @@ fn connections_that_are_being_made_are_limited() {
     let connecting: Vec<_> = state.endpoints().map(|(_, endpoint)| endpoint.connecting(0)).collect();
     assert!(state.choose(&selection(at(1)), &none()).is_none());
     drop(connecting);
-    assert!(state.choose(&selection(at(1)), &none()).is_some() && !state.has_limited());
+    assert!(state.choose(&selection(at(1)), &none()).is_some() && state.reached_limit().is_none());
 }
 
 #[test]
@@ -100,4 +102,26 @@ fn limits_change_with_the_configuration() {
     let next = State::reconcile(&config, Some(&state), Connections::Kept).unwrap();
     assert!(next.choose(&selection(at(1)), &none()).is_some());
     assert_eq!(next.stats().limited, 1, "what is counted stays");
+}
+
+#[test]
+fn an_endpoint_whose_connections_are_all_in_use_is_passed_over() {
+    let pool = PoolConfig { connections_max: Some(1), ..PoolConfig::default() };
+    let config = ServiceConfig { pool, ..config(&[(1, "a", 1), (2, "a", 1)]) };
+    let state = State::reconcile(&config, None, Connections::Kept).unwrap();
+    let chosen = |state: &Arc<State>| {
+        state.choose(&selection(at(1)), &none()).map(|(choice, _)| choice.endpoint.get())
+    };
+    let [first, second] = [0, 1].map(|at| &state.slots[at].endpoint);
+    let busy = first.permit().unwrap();
+    assert!((0..50).all(|_| chosen(&state) == Some(1)));
+    let other = second.permit().unwrap();
+    assert_eq!((chosen(&state), state.reached_limit()), (None, Some(ReachedLimit::Connections)));
+    assert_eq!(state.stats().limited, 1);
+    // An idle connection can be used, or gives way to a new one.
+    assert_eq!(first.pool().place(0, Usage::new(at(1))).put(7, at(1)), None);
+    assert!((0..50).all(|_| chosen(&state) == Some(0)));
+    assert!(first.pool().take(0, at(1), |_| true).is_some());
+    drop((busy, other));
+    assert!(chosen(&state).is_some() && state.reached_limit().is_none());
 }

@@ -31,7 +31,7 @@ static FAILURES: CounterDef<3> = CounterDef::new(
 static LIMITED: CounterDef<1> = CounterDef::new(
     "cardea_upstream_limited_total",
     "Attempts for which there was no endpoint because those that could be chosen had reached a limit of the service's \
-     `circuit_breaker`.",
+     `circuit_breaker`, or its `pool.connections_max`.",
     ["service"],
 );
 static HEALTHY: GaugeDef<2> = GaugeDef::new(
@@ -125,8 +125,9 @@ static POOL_MISSES: CounterDef<2> = CounterDef::new(
 );
 static POOL_DISCARDS: CounterDef<3> = CounterDef::new(
     "cardea_upstream_pool_discards_total",
-    "Idle connections that were closed, by reason: `expired` (after idle_timeout), `dead` (found closed when needed), \
-     `surplus` (above idle_max, or replaced by a newer one).",
+    "Pooled connections that were closed, by reason: `expired` (idle for `idle_timeout`, or nearly for what the endpoint \
+     offered), `aged` (older than `age_max`), `used_up` (after `requests_max`, or what the endpoint allows), `dead` (found closed \
+     when needed), `surplus` (above `idle_max`, or replaced by a newer one).",
     ["service", "endpoint", "reason"],
 );
 static SURPLUS: CounterDef<2> = CounterDef::new(
@@ -346,8 +347,13 @@ fn register_endpoints(registry: &Registry, snapshot: &Snapshot) {
         &POOL_DISCARDS,
         snapshot.endpoints(|service, endpoint, stats, samples| {
             let pool = stats.pool;
-            for (reason, count) in [("expired", pool.expired), ("dead", pool.dead), ("surplus", pool.surplus)]
-            {
+            for (reason, count) in [
+                ("expired", pool.expired),
+                ("aged", pool.aged),
+                ("used_up", pool.used_up),
+                ("dead", pool.dead),
+                ("surplus", pool.surplus),
+            ] {
                 samples.push(&[service, endpoint, reason], count as f64);
             }
         }),
