@@ -53,8 +53,8 @@ pub(crate) fn location(to: &Template<Exchange>, keep_query: bool, exchange: &Exc
     if keep_query {
         exchange.push_query(&mut location);
     }
-    // What the template was to fill in was empty.
-    if location.last() == Some(&b'?') {
+    // What the template was to fill in was empty. A query may end in a question mark itself.
+    if location.iter().position(|byte| *byte == b'?').is_some_and(|at| at + 1 == location.len()) {
         location.pop();
     }
     location.extend_from_slice(&fragment);

@@ -57,7 +57,7 @@ pub(crate) struct RawRoute {
     pub(crate) when: Option<String>,
     /// Who may make the request: `"public"` for all callers, or the requirements of a token. With several tables, the
     /// token must meet one of them.
-    #[schemars(extend("x-remedy" = "say what a token must have: auth = { issuer = \"…\", scopes = [\"…\"] }, or a list of such tables; a route that is meant for everyone says auth = \"public\""))]
+    #[schemars(extend("x-remedy" = "say what a token must have: auth = { issuer = \"…\", scopes = [\"…\"] }, or a list of such tables; docs/configuration.md describes auth"))]
     pub(crate) auth: RawAuth,
     /// The client certificate rule: `"required"` or `"optional"`, or a table. Default: client certificates are ignored.
     #[serde(default)]

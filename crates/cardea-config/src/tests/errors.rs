@@ -58,7 +58,7 @@ redirect = { to = "/", status = 300 }
             r#"cardea.toml:8:19: -1 is out of the limits of connections_max; write a number from 1 to 10000000"#,
             r#"cardea.toml:11:1: unknown key "adress"; did you mean "address"?"#,
             r#"cardea.toml:15:11: "http://orders" is not an endpoint's address; write host and port alone, as in "10.0.0.1:8080"; TLS is switched on by the service's tls table"#,
-            r#"cardea.toml:16:1: route has no auth; say what a token must have: auth = { issuer = "…", scopes = ["…"] }, or a list of such tables; a route that is meant for everyone says auth = "public""#,
+            r#"cardea.toml:16:1: route has no auth; say what a token must have: auth = { issuer = "…", scopes = ["…"] }, or a list of such tables; docs/configuration.md describes auth"#,
             r#"cardea.toml:19:1: unknown key "upstrem"; did you mean "service"?"#,
             r#"cardea.toml:23:11: there is no service called "biling"; there are: orders"#,
             r#"cardea.toml:26:19: there is no issuer called "nobody"; add a table [[issuer]] with this name"#,

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use super::{Fixture, shape};
+use super::{Draft, Fixture, KeyFiles, shape};
 use crate::schema;
 
 const EXAMPLE: &str = "../../examples/cardea.toml";
@@ -13,7 +13,7 @@ pub(super) fn example() -> String {
 
 #[test]
 fn the_example_is_good() {
-    let config = Fixture::new(&example())
+    let fixture = Fixture::new(&example())
         .file("certificates/api.pem", "PEM")
         .file("certificates/api.key", "PEM")
         .file("certificates/partners.pem", "PEM")
@@ -26,9 +26,13 @@ fn the_example_is_good() {
         .file("acme-hmac.key", "c2VjcmV0")
         .file("tickets.secret", "1800000000 ab")
         .file("tiers.map", "# clients\ngold-app gold\n")
-        .file("maintenance.html", "<p>Back soon.</p>")
-        .config();
-    assert!(config.routes.len() >= 8);
+        .file("maintenance.html", "<p>Back soon.</p>");
+    assert!(fixture.config().routes.len() >= 8);
+    let path = fixture.folder.path().join("cardea.toml");
+    let (_, problems) = Draft::read(&path, &|_| None, KeyFiles::Read).into_parts();
+    // The test's own files are not private.
+    let told = problems.iter().map(ToString::to_string).filter(|told| !told.contains("make it private"));
+    assert_eq!(told.collect::<Vec<_>>(), <[String; 0]>::default());
 }
 
 #[test]

@@ -102,3 +102,21 @@ fn the_host_and_the_path_of_a_request_make_a_location() {
         assert_eq!(location_of(to, path, b"").as_deref(), Some(expected), "{to}");
     }
 }
+
+#[test]
+fn a_query_is_appended_as_it_is() {
+    for (to, query, expected) in [
+        ("https://x.test{request.path}", "a=b", "https://x.test/p?a=b"),
+        ("https://x.test{request.path}", "?", "https://x.test/p??"),
+        ("https://x.test{request.path}", "a?", "https://x.test/p?a?"),
+        ("https://x.test{request.path}", "", "https://x.test/p"),
+        ("https://x.test{request.path}?", "", "https://x.test/p"),
+        ("https://x.test{request.path}?c=d#e", "a?", "https://x.test/p?c=d&a?#e"),
+    ] {
+        let to = Template::compile_raw(to, &TABLE).unwrap();
+        let mut exchange = Exchange::default();
+        exchange.path = b"/p".to_vec();
+        exchange.query = Some(query.as_bytes().to_vec());
+        assert_eq!(location(&to, true, &exchange).unwrap(), expected.as_bytes());
+    }
+}

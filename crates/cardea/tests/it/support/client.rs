@@ -4,14 +4,13 @@ use std::{
     io::{self, BufRead as _, BufReader, ErrorKind, Read, Write},
     net::{SocketAddr, TcpStream},
     sync::Arc,
-    time::Instant,
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rustls::{ClientConfig, ClientConnection, StreamOwned, pki_types::ServerName};
 
 use super::{
-    WAIT_MAX,
+    WAIT_MAX, until,
     wire::{Head, read_body, read_head},
 };
 
@@ -138,6 +137,44 @@ impl Connection {
         body: &str,
     ) -> io::Result<Answer> {
         self.request_at(HOST, method, path, lines, body)
+    }
+
+    /// The same at another host.
+    pub(crate) fn request_at(
+        &mut self,
+        host: &str,
+        method: &str,
+        path: &str,
+        lines: &str,
+        body: &str,
+    ) -> io::Result<Answer> {
+        let length =
+            if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+        self.send(
+            format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n{lines}{length}\r\n{body}").as_bytes(),
+        )?;
+        self.answer()?.ok_or_else(|| ErrorKind::UnexpectedEof.into())
+    }
+
+    pub(crate) fn get(&mut self, path: &str) -> io::Result<Answer> {
+        self.request("GET", path, "", "")
+    }
+
+    pub(crate) fn get_with_token(&mut self, path: &str, token: &str) -> io::Result<Answer> {
+        self.request("GET", path, &format!("Authorization: Bearer {token}\r\n"), "")
+    }
+
+    /// Asks the token endpoint.
+    pub(crate) fn token(&mut self, id: &str, secret: &str) -> io::Result<Answer> {
+        self.token_at(HOST, id, secret)
+    }
+
+    /// The same, again for as long as the server has too much to do, which it tells clients to.
+    pub(crate) fn token_patiently(&mut self, id: &str, secret: &str) -> io::Result<Answer> {
+        until("a server that has time", || match self.token(id, secret) {
+            Ok(answer) if answer.status == 503 => None,
+            answer => Some(answer),
+        })
     }
 
     /// The same at another host.
