@@ -237,7 +237,8 @@ pub struct Listener {
     pub redirect_to_https: Option<u16>,
     /// TCP only; it has trusted peers.
     pub proxy_protocol: Option<ProxyProtocol>,
-    pub http2: bool,
+    /// HTTP/2 without TLS is accepted; it has no TLS then.
+    pub h2c: bool,
     pub tls: Option<ListenerTls>,
     /// The TLS that it has and whose certificates are not to be loaded, in place of `tls`.
     pub unloaded_tls: Option<ListenerTls>,

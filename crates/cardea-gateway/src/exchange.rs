@@ -65,6 +65,11 @@ pub enum Origin {
 }
 
 impl ConnectionFacts {
+    /// The scheme of all its requests.
+    pub(crate) const fn scheme(&self) -> Scheme {
+        if self.tls.is_some() { Scheme::Https } else { Scheme::Http }
+    }
+
     /// Who connected, by the PROXY protocol where that is believed and says so, else the peer.
     #[must_use]
     pub const fn client(&self) -> Option<SocketAddr> {

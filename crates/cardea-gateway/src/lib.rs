@@ -37,6 +37,7 @@ pub mod model;
 mod mux;
 mod pipeline;
 mod pool;
+mod preface;
 mod problem;
 pub mod record;
 mod refusal;

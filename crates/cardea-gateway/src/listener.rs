@@ -27,6 +27,7 @@ use crate::{
     h1, h2,
     memory::charged,
     model::{ListenerModel, ProxyProtocol},
+    preface::{self, Begun},
     shortage::Shortage,
     streams,
     timer::Timer,
@@ -331,27 +332,43 @@ async fn connect(
     let Some((from, _share)) = admit(&gateway, &facts, timer.now()) else { return };
     // Boxed, since it is over at once for nearly all.
     let Some(_permit) = Box::pin(permit(&gateway, place)).await else { return };
-    let metrics = Arc::clone(&listener.metrics);
-    let Some(tls) = &listener.tls else {
-        let transport = socket.into_plain();
-        let _open = metrics.http1.enter(gateway.metrics.registry());
-        return h1::serve(gateway, transport, inbound, Arc::new(facts)).await;
+    let (transport, inbound, begun) = match &listener.tls {
+        None => {
+            let mut transport = socket.into_plain();
+            let begun = if listener.h2c {
+                let recognise =
+                    preface::recognise(&gateway, &mut transport, &mut inbound, &facts.activity, timer);
+                Box::pin(recognise).await
+            } else {
+                Some(Begun::Http1)
+            };
+            let Some(begun) = begun else { return };
+            (transport, inbound, begun)
+        }
+        Some(tls) => {
+            // Boxed, since a connection is idle for longer than it shakes hands.
+            let secured = Box::pin(secure(&gateway, socket, tls, inbound, from, &mut facts, timer)).await;
+            let Some(transport) = secured else { return };
+            let shaken = facts.tls.as_ref();
+            if let Some(tls) = shaken {
+                gateway.metrics.handshake(tls.resumed);
+            }
+            let speaks_h2 = shaken.is_some_and(|tls| tls.alpn == Some("h2"));
+            let begun = if speaks_h2 { Begun::Http2 } else { Begun::Http1 };
+            (Transport::Tls(transport), Buffer::new(), begun)
+        }
     };
-    // Boxed, since a connection is idle for longer than it shakes hands.
-    let secured = Box::pin(secure(&gateway, socket, tls, inbound, from, &mut facts, timer)).await;
-    let Some(tls) = secured else { return };
-    if let Some(tls) = &facts.tls {
-        gateway.metrics.handshake(tls.resumed);
-    }
-    let speaks_h2 = facts.tls.as_ref().is_some_and(|tls| tls.alpn == Some("h2"));
-    let transport = Transport::Tls(tls);
-    let protocol = if speaks_h2 { &metrics.http2 } else { &metrics.http1 };
-    let _open = protocol.enter(gateway.metrics.registry());
-    if speaks_h2 {
-        // Boxed, so that connections of HTTP/1.1 do not pay for its size.
-        Box::pin(h2::serve(gateway, transport, Arc::new(facts))).await;
-    } else {
-        h1::serve(gateway, transport, Buffer::new(), Arc::new(facts)).await;
+    let (metrics, facts) = (Arc::clone(&listener.metrics), Arc::new(facts));
+    match begun {
+        Begun::Http1 => {
+            let _open = metrics.http1.enter(gateway.metrics.registry());
+            h1::serve(gateway, transport, inbound, facts).await;
+        }
+        Begun::Http2 => {
+            let _open = metrics.http2.enter(gateway.metrics.registry());
+            // Boxed, so that connections of HTTP/1.1 do not pay for its size.
+            Box::pin(h2::serve(gateway, transport, inbound, facts)).await;
+        }
     }
 }
 

@@ -108,8 +108,8 @@ pub struct ListenerModel {
     pub proxy_protocol: Option<ProxyProtocol>,
     /// Answers every request with a redirect to HTTPS on this port.
     pub redirect_to_https: Option<u16>,
-    /// Whether HTTP/2 is spoken (by ALPN only).
-    pub http2: bool,
+    /// Whether clients may begin with HTTP/2 without TLS (RFC 9113 §3.3).
+    pub h2c: bool,
     /// What is counted for this listener, in all models that have it.
     pub metrics: Arc<ListenerMetrics>,
 }

@@ -33,7 +33,7 @@ impl Builder<'_> {
                 tls,
                 proxy_protocol: listener.proxy_protocol.clone(),
                 redirect_to_https: listener.redirect_to_https,
-                http2: listener.http2,
+                h2c: listener.h2c,
                 metrics,
             };
             models.insert(listener.name.clone(), Arc::new(model));

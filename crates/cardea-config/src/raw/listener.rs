@@ -45,6 +45,10 @@ pub(crate) struct RawListener {
     /// Whether HTTP/2 is offered in addition to HTTP/1.1 (by ALPN, so only with TLS).
     #[serde(default = "yes")]
     pub(crate) http2: bool,
+    /// Whether a listener without TLS accepts HTTP/2 in addition to HTTP/1.1 (h2c). Clients begin with the preface of HTTP/2
+    /// (prior knowledge, RFC 9113 §3.3); `Upgrade: h2c` is ignored. Use it for load balancers and meshes in front.
+    #[serde(default)]
+    pub(crate) h2c: bool,
     /// The TLS settings. Default: plain HTTP.
     #[serde(default)]
     pub(crate) tls: Option<RawListenerTls>,

@@ -95,6 +95,13 @@ impl Resolver<'_> {
                 "name the load balancers: proxy_protocol_from = [\"10.0.0.0/8\"]",
             );
         }
+        if raw.h2c && raw.tls.is_some() {
+            self.error(
+                at.key("h2c"),
+                "h2c is HTTP/2 without TLS, and this listener has TLS",
+                "remove it: with TLS, http2 offers HTTP/2",
+            );
+        }
         let tls = raw.tls.map(|tls| {
             let mut tls = self.listener_tls(tls, &raw.name, authorities, at.key("tls"));
             if !raw.http2 {
@@ -108,7 +115,7 @@ impl Resolver<'_> {
             mode: raw.mode.unwrap_or(SOCKET_MODE),
             redirect_to_https,
             proxy_protocol: speaks_proxy.then_some(ProxyProtocol { trusted, v1, v2 }),
-            http2: raw.http2,
+            h2c: raw.h2c,
             tls,
             unloaded_tls: None,
         }

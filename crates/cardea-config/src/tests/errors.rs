@@ -256,6 +256,17 @@ fn names_and_addresses_are_unique() {
 }
 
 #[test]
+fn http2_without_tls_is_for_listeners_without_tls() {
+    let tls = "tls = { certificate = [{ acme = true, hosts = [\"a.example\"] }] }";
+    let listener = format!("[[listener]]\nname = \"x\"\naddress = \"127.0.0.1:1\"\nh2c = true\n{tls}\n");
+    let problems = Fixture::new(&listener).problems();
+    assert_eq!(
+        problems[0],
+        "cardea.toml:4:7: h2c is HTTP/2 without TLS, and this listener has TLS; remove it: with TLS, http2 offers HTTP/2"
+    );
+}
+
+#[test]
 fn listener_keys_without_effect_are_errors() {
     let listener = |extra: &str| format!("[[listener]]\nname = \"x\"\naddress = \"127.0.0.1:1\"\n{extra}");
     for (extra, expected) in [

@@ -8,7 +8,7 @@ use std::{
 
 use cardea_clock::Mono;
 use cardea_http::{
-    Known, Scheme, Version,
+    Known, Version,
     h1::{request_framing, wants_keep_alive},
 };
 
@@ -69,7 +69,7 @@ impl Connection {
         let mut exchange = exchange.unwrap_or_else(Exchange::take);
         exchange.id = RequestId::generate(gateway.clock.wall());
         exchange.connection = Some(Arc::clone(facts));
-        exchange.scheme = if facts.tls.is_some() { Scheme::Https } else { Scheme::Http };
+        exchange.scheme = facts.scheme();
         exchange.started = gateway.clock.precise();
         exchange.early_data = self.transport.is_early();
         match read {

@@ -7,7 +7,10 @@ use std::{
 };
 
 use cardea_clock::Mono;
-use cardea_http::h2::{Config, Connection, ConnectionError, ErrorCode, Event, StreamError};
+use cardea_http::{
+    Scheme,
+    h2::{Config, Connection, ConnectionError, ErrorCode, Event, StreamError},
+};
 
 use super::{
     request::{self, Opening},
@@ -63,14 +66,19 @@ enum Stage {
 }
 
 impl Driver {
-    pub(super) fn new(gateway: Arc<Gateway>, transport: Transport, facts: Arc<ConnectionFacts>) -> Self {
+    pub(super) fn new(
+        gateway: Arc<Gateway>,
+        transport: Transport,
+        inbound: Buffer,
+        facts: Arc<ConnectionFacts>,
+    ) -> Self {
         let timer = Timer::new(gateway.clock.clone());
         let (model, now) = (gateway.model(), timer.now());
         let idle = model.timeouts.keep_alive_idle;
-        let codec = Connection::new(Arc::new(config(&model)), elapsed(now));
+        let codec = Connection::new(Arc::new(config(&model, facts.scheme())), elapsed(now));
         drop(model);
         let shared = Shared::new(gateway, facts, codec, now);
-        Self { shared, transport, inbound: Buffer::new(), timer, idle, has_begun: false, stage: Stage::Open }
+        Self { shared, transport, inbound, timer, idle, has_begun: false, stage: Stage::Open }
     }
 
     /// Ready at the end of the connection.
@@ -106,6 +114,13 @@ impl Driver {
 
     /// Receives what there is, as far as it is good for others.
     fn receive(&mut self, cx: &mut Context<'_>) {
+        if !self.has_begun && !self.inbound.is_empty() {
+            // By this it was told that the client speaks HTTP/2.
+            self.has_begun = true;
+            if let Err(error) = handle_received(&self.shared, &mut self.inbound, self.timer.now()) {
+                return self.fail(error);
+            }
+        }
         let Self { shared, transport, inbound, timer, has_begun, .. } = self;
         let received = mux::receive(cx, transport, inbound, |inbound| {
             *has_begun = true;
@@ -220,12 +235,13 @@ impl Drop for Driver {
 }
 
 /// What a connection is set up with.
-fn config(model: &Model) -> Config {
+fn config(model: &Model, scheme: Scheme) -> Config {
     Config {
         streams_max: model.limits.http2_streams_max,
         stream_window: STREAM_WINDOW_BYTES,
         connection_window: CONNECTION_WINDOW_BYTES,
         head: model.limits.head,
+        scheme,
         head_timeout: model.timeouts.request_head,
         settings_timeout: model.timeouts.request_head,
         output_bytes_max: OUTPUT_BYTES_MAX,

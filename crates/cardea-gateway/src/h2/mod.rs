@@ -10,13 +10,18 @@ mod stream;
 
 use std::{future::poll_fn, sync::Arc};
 
-use crate::{exchange::ConnectionFacts, gateway::Gateway, transport::Transport};
+use crate::{buffer::Buffer, exchange::ConnectionFacts, gateway::Gateway, transport::Transport};
 
 use driver::Driver;
 
-/// Serves the connection to its end.
-pub(crate) async fn serve(gateway: Arc<Gateway>, transport: Transport, facts: Arc<ConnectionFacts>) {
+/// Serves the connection to its end. `inbound` has what was received of it.
+pub(crate) async fn serve(
+    gateway: Arc<Gateway>,
+    transport: Transport,
+    inbound: Buffer,
+    facts: Arc<ConnectionFacts>,
+) {
     facts.activity.account().set_multiplexed();
-    let mut driver = Driver::new(gateway, transport, facts);
+    let mut driver = Driver::new(gateway, transport, inbound, facts);
     poll_fn(|cx| driver.poll(cx)).await;
 }

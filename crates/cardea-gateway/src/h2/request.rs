@@ -7,7 +7,7 @@ use std::{
     task::Poll,
 };
 
-use cardea_http::{BodyLength, Known, RequestError, RequestHead, Scheme, h1::request_framing, h2::ErrorCode};
+use cardea_http::{BodyLength, Known, RequestError, RequestHead, h1::request_framing, h2::ErrorCode};
 use cardea_identity::ConnectionTokenCache;
 
 use super::{body::RequestBody, respond, shared::Shared, stream::Stream};
@@ -70,7 +70,7 @@ fn begin(shared: &Shared, exchange: &mut Exchange) {
     let gateway = &shared.gateway;
     exchange.id = RequestId::generate(gateway.clock.wall());
     exchange.started = gateway.clock.precise();
-    exchange.scheme = Scheme::Https;
+    exchange.scheme = shared.facts.scheme();
     // As the client sent it: rules may change the head.
     exchange.is_grpc = grpc::is_call(&exchange.head.fields);
     exchange.connection = Some(Arc::clone(&shared.facts));

@@ -12,7 +12,7 @@ use crate::support::{Harness, Origin, Spec, certificates::Certificates, origin::
 
 pub(crate) struct Client {
     pub(crate) send: SendRequest<Bytes>,
-    connection: tokio::task::JoinHandle<Result<(), h2::Error>>,
+    pub(crate) connection: tokio::task::JoinHandle<Result<(), h2::Error>>,
 }
 
 #[derive(Debug)]

@@ -28,6 +28,7 @@ mod environment;
 mod failover;
 mod fields;
 mod grpc;
+mod h2c;
 mod host_requirements;
 mod http2;
 mod http2_frames;
