@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 
@@ -206,12 +206,20 @@ pub struct Change {
 }
 
 /// The addresses of names, for the endpoints of all services.
-#[derive(Debug)]
-pub struct ResolvedNames(Mutex<HashMap<Query, Arc<[Resolved]>>>);
+pub struct ResolvedNames {
+    addresses: Mutex<HashMap<Query, Arc<[Resolved]>>>,
+    is_excluded: OnceLock<Box<dyn Fn(SocketAddr) -> bool + Send + Sync>>,
+}
 
 impl Default for ResolvedNames {
     fn default() -> Self {
-        Self(Mutex::new(HashMap::new()))
+        Self { addresses: Mutex::new(HashMap::new()), is_excluded: OnceLock::new() }
+    }
+}
+
+impl fmt::Debug for ResolvedNames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ResolvedNames").field(&self.addresses).finish()
     }
 }
 
@@ -242,6 +250,11 @@ impl ResolvedNames {
             names.insert(query.clone(), addresses.into());
         }
         Change { changed, unused }
+    }
+
+    /// Makes no endpoints of addresses for which `is_excluded` says so. The first call counts.
+    pub fn exclude(&self, is_excluded: impl Fn(SocketAddr) -> bool + Send + Sync + 'static) {
+        let _ = self.is_excluded.set(Box::new(is_excluded));
     }
 
     /// Forgets all names but those for which `keeps` says so.
@@ -282,7 +295,11 @@ impl ResolvedNames {
                     Some(port) => (port, *weight),
                     None => (resolved.port, resolved.weight()),
                 };
-                let address = Address::Tcp(SocketAddr::new(resolved.address, port));
+                let address = SocketAddr::new(resolved.address, port);
+                if self.is_excluded.get().is_some_and(|is_excluded| is_excluded(address)) {
+                    continue;
+                }
+                let address = Address::Tcp(address);
                 endpoints.push(EndpointConfig { priority: resolved.priority, ..endpoint(address, weight) });
             }
         }
@@ -292,7 +309,7 @@ impl ResolvedNames {
 
     /// The state is sound at every moment: nothing under the lock can panic.
     fn lock(&self) -> MutexGuard<'_, HashMap<Query, Arc<[Resolved]>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

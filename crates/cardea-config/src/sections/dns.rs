@@ -20,10 +20,13 @@ pub struct Dns {
     #[serde(with = "As::<Duration>")]
     #[schemars(extend("x-maximum" = "30d"))]
     pub keep_missing: Duration,
+    /// Whether loopback addresses in the answers of name servers are used. They let whoever answers for a name reach what listens on
+    /// this machine alone. Not needed for `localhost`, for names in `/etc/hosts`, and for addresses in place of names.
+    pub danger_allow_loopback: bool,
 }
 
 impl Default for Dns {
     fn default() -> Self {
-        Self { servers: Vec::new(), keep_missing: Duration::from_secs(300) }
+        Self { servers: Vec::new(), keep_missing: Duration::from_secs(300), danger_allow_loopback: false }
     }
 }

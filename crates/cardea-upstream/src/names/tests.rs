@@ -45,6 +45,20 @@ fn targets_are_read_and_written() {
 }
 
 #[test]
+fn an_excluded_address_of_a_name_is_no_endpoint() {
+    let names = ResolvedNames::default();
+    names.exclude(|address| address == "127.0.0.1:9901".parse().unwrap());
+    names.replace(&host("a.test"), addresses(&["127.0.0.1", "10.0.0.1"]));
+    let found = |text: &str| {
+        let found = expanded(&names, &[source(text)]).into_iter();
+        found.map(|(address, ..)| address).collect::<Vec<_>>()
+    };
+    assert_eq!(found("a.test:9901"), ["10.0.0.1:9901"]);
+    assert_eq!(found("a.test:80"), ["10.0.0.1:80", "127.0.0.1:80"]);
+    assert_eq!(found("127.0.0.1:9901"), ["127.0.0.1:9901"], "an address is the operator's choice");
+}
+
+#[test]
 fn a_service_is_verified_by_its_domain() {
     let name = DnsName::service("_HTTP._tcp.Example.com.").unwrap();
     assert_eq!((name.to_string().as_str(), name.verified()), ("_http._tcp.example.com", "example.com"));

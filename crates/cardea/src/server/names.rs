@@ -5,7 +5,7 @@ mod resolver;
 use std::{
     collections::BTreeSet,
     hash::{BuildHasher as _, RandomState},
-    net::SocketAddr,
+    net::{SocketAddr, UdpSocket},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -75,13 +75,13 @@ pub(crate) struct Names {
 struct Settings {
     /// Those of the configuration that is prepared or in force.
     dns: Dns,
-    /// The name servers of the one in force.
-    followed: Option<Vec<SocketAddr>>,
+    /// Those of the one in force.
+    followed: Option<Dns>,
 }
 
 impl Names {
-    /// The names of a configuration, looked up.
-    pub(super) async fn of(config: &Config, clock: Clock) -> Arc<Self> {
+    /// The names of a configuration, looked up. None leads to the admin listener, which has the address `admin`.
+    pub(super) async fn of(config: &Config, admin: Option<SocketAddr>, clock: Clock) -> Arc<Self> {
         let this = Arc::new(Self {
             clock,
             resolutions: Resolutions::default(),
@@ -92,6 +92,9 @@ impl Names {
             reschedule: Notify::new(),
             random: (RandomState::new(), AtomicU64::new(0)),
         });
+        if let Some(admin) = admin {
+            this.resolutions.resolved().exclude(move |address| leads_to(admin, address));
+        }
         this.prepare(config).await;
         this.follow(config);
         this
@@ -122,8 +125,8 @@ impl Names {
         self.resolutions.follow(wanted.iter().copied(), now);
         let mut settings = self.settings();
         settings.dns = config.dns.clone();
-        let previous = settings.followed.replace(config.dns.servers.clone());
-        if previous.is_some_and(|previous| previous != config.dns.servers) {
+        let previous = settings.followed.replace(config.dns.clone());
+        if previous.is_some_and(|previous| previous != config.dns) {
             self.resolutions.restart(now);
         }
         drop(settings);
@@ -137,9 +140,9 @@ impl Names {
     }
 
     async fn look_up(&self, query: &Query) {
-        let Dns { servers, keep_missing } = self.settings().dns.clone();
+        let settings = self.settings().dns.clone();
         let now = self.clock.precise_mono();
-        let answer = match self.resolver.refresh(&servers, now).await {
+        let answer = match self.resolver.refresh(&settings, now).await {
             Ok(changed) => {
                 if changed {
                     tracing::info!(
@@ -153,7 +156,7 @@ impl Names {
         };
         let now = self.clock.precise_mono();
         let random = self.random.0.hash_one(self.random.1.fetch_add(1, Relaxed));
-        if self.resolutions.record(query, answer, now, keep_missing, random) {
+        if self.resolutions.record(query, answer, now, settings.keep_missing, random) {
             self.changed.lock().unwrap_or_else(PoisonError::into_inner).insert(query.clone());
             self.change.notify_one();
         }
@@ -212,6 +215,19 @@ impl Names {
         let this = Arc::clone(self);
         move |samples| this.resolutions.stats().iter().for_each(|name| read(&this, name, samples))
     }
+}
+
+/// Whether a connection to `address` arrives at `listener`, which may listen at all addresses of this machine.
+fn leads_to(listener: SocketAddr, address: SocketAddr) -> bool {
+    // Only an address of this machine can be bound.
+    let is_here = || UdpSocket::bind((address.ip(), 0)).is_ok();
+    let leads = address.port() == listener.port()
+        && (address.ip().to_canonical() == listener.ip().to_canonical()
+            || listener.ip().is_unspecified() && is_here());
+    if leads {
+        tracing::warn!(%address, "a name of an endpoint leads to the admin listener; the address is not used");
+    }
+    leads
 }
 
 /// The names of a configuration's endpoints.

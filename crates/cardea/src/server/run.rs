@@ -175,7 +175,8 @@ impl Server {
             Some(settings) => Some(Acme::open(settings, clock.clone()).await?),
             None => None,
         };
-        let names = Names::of(&config, clock.clone()).await;
+        let admin_address = admin_socket.as_ref().and_then(|socket| socket.local_addr().ok());
+        let names = Names::of(&config, admin_address, clock.clone()).await;
         let provided = Arc::new(Provided { issuer, acme });
         let foundation = Foundation {
             clock: clock.clone(),
@@ -214,7 +215,6 @@ impl Server {
         health::register(&admin, provided.acme.as_ref());
         admin.set_hosts(&config.admin.hosts);
         let started_with = config.fingerprint.clone();
-        let admin_address = admin_socket.as_ref().and_then(|socket| socket.local_addr().ok());
         let checks = Checks::new(&gateway);
         checks.follow(&built.model.services);
         let server = Arc::new(Self {

@@ -16,9 +16,14 @@ const THERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
 /// A service with these endpoints, and settings of the resolution.
 fn settings(names: &NameServer, dns: &str, endpoints: &[String]) -> Settings {
+    settings_with(names, dns, endpoints, true)
+}
+
+/// The same, with or without loopback addresses of name servers.
+fn settings_with(names: &NameServer, dns: &str, endpoints: &[String], loopback: bool) -> Settings {
     let endpoints: String = endpoints.iter().map(|one| format!("\n[[service.endpoint]]\n{one}\n")).collect();
     let more = format!(
-        "\n[dns]\nservers = [\"{}\"]\n{dns}\n\n[[service]]\nname = \"named\"\n{endpoints}\n\
+        "\n[dns]\nservers = [\"{}\"]\ndanger_allow_loopback = {loopback}\n{dns}\n\n[[service]]\nname = \"named\"\n{endpoints}\n\
          [[route]]\nname = \"named\"\npath_prefix = \"/named\"\nauth = \"public\"\nservice = \"named\"\n",
         names.address
     );
@@ -345,5 +350,91 @@ fn a_name_whose_hosts_nobody_answers_for_delays_no_other() {
     until("other names", || (lookups(&server, "resolved") >= before + 3.0).then_some(()));
     assert!((slow() - slow_before).abs() < 0.5, "the hosts of the slow one are still waited for");
     assert_eq!(server.connect().get("/named/one").unwrap().status, 200);
+    server.stop();
+}
+
+#[test]
+fn aliases_without_an_end_and_answers_of_other_names_say_nothing() {
+    let (origin, names) = (Origin::start(), NameServer::start());
+    let folder = Folder::new(&settings(&names, "keep_missing = \"0s\"", &[address("orders.test", &origin)]));
+    names.set_addresses("orders.test", &[HERE]);
+    let server = Server::start(&folder);
+    become_these(&folder, &origin, &[HERE]);
+    let chain = [
+        ("orders.test", "a.test"),
+        ("a.test", "b.test"),
+        ("b.test", "c.test"),
+        ("c.test", "d.test"),
+        ("d.test", "e.test"),
+        ("e.test", "f.test"),
+    ];
+    let aliases = |aliases: &[(&'static str, &'static str)]| -> Vec<_> {
+        aliases.iter().map(|(name, target)| (*name, Data::Alias(target))).collect()
+    };
+    let looped = [&chain[..], &[("f.test", "orders.test")]].concat();
+    for records in [aliases(&[("orders.test", "orders.test")]), aliases(&looped)] {
+        names.set(records);
+        wait_for_lookup(&server, "failed");
+        become_these(&folder, &origin, &[HERE]);
+        names.set_addresses("orders.test", &[HERE]);
+        wait_for_lookup(&server, "resolved");
+    }
+    names.behave(Manners::OfAnother);
+    wait_for_lookup(&server, "failed");
+    become_these(&folder, &origin, &[HERE]);
+    // A server without SOA records: there are no addresses of IPv6, and then there is no such name.
+    names.behave(Manners::WithoutSoa);
+    wait_for_lookup(&server, "resolved");
+    assert!(lookups(&server, "partial") < 0.5);
+    names.set([]);
+    become_these(&folder, &origin, &[]);
+    server.stop();
+}
+
+#[test]
+fn answers_of_name_servers_lead_to_nothing_on_this_machine() {
+    let (origin, names) = (Origin::start(), NameServer::start());
+    names.set_addresses("orders.test", &[HERE, "::1".parse().unwrap(), "::ffff:127.0.0.2".parse().unwrap()]);
+    let endpoints = [address("orders.test", &origin)];
+    let folder = Folder::new(&settings_with(&names, "", &endpoints, false));
+    let server = Server::start(&folder);
+    wait_for_lookup(&server, "failed");
+    assert!(shown(&folder, "address").is_empty());
+    assert_eq!(server.connect().get("/named/one").unwrap().status, 503);
+    assert!(server.program.stderr.text().contains("dns.danger_allow_loopback"));
+    // An SRV record that names this machine is an answer too.
+    names.set([("_http._tcp.orders.test", Data::Service(1, 1, origin.address.port(), "localhost"))]);
+    folder.configure(&settings_with(&names, "", &["srv = \"_http._tcp.orders.test\"".to_owned()], false));
+    let (taken, line) = server.reload();
+    assert!(taken, "{line}");
+    assert_eq!(server.connect().get("/named/two").unwrap().status, 503);
+    // The control: by the operator's word.
+    folder.configure(&settings_with(&names, "", &[address("localhost", &origin)], false));
+    let (taken, line) = server.reload();
+    assert!(taken, "{line}");
+    assert_eq!(server.connect().get("/named/three").unwrap().status, 200);
+    names.set_addresses("orders.test", &[HERE]);
+    folder.configure(&settings_with(&names, "", &endpoints, true));
+    let (taken, line) = server.reload();
+    assert!(taken, "{line}");
+    become_these(&folder, &origin, &[HERE]);
+    assert_eq!(origin.arrivals(), ["/named/three"]);
+    server.stop();
+}
+
+#[test]
+fn no_name_leads_to_the_admin_listener() {
+    let (origin, names) = (Origin::start(), NameServer::start());
+    let folder = Folder::new(&settings(&names, "", &["srv = \"_http._tcp.orders.test\"".to_owned()]));
+    let server = Server::start(&folder);
+    names.set([
+        ("_http._tcp.orders.test", Data::Service(1, 1, server.admin.port(), "one.test")),
+        ("_http._tcp.orders.test", Data::Service(2, 1, origin.address.port(), "one.test")),
+        ("one.test", Data::Address(HERE)),
+    ]);
+    until("the endpoints", || (!shown(&folder, "address").is_empty()).then_some(()));
+    assert_eq!(shown(&folder, "address"), [origin.address.to_string()]);
+    assert_eq!(server.connect().get("/named/one").unwrap().status, 200);
+    assert!(server.program.stderr.text().contains("leads to the admin listener"));
     server.stop();
 }

@@ -15,12 +15,14 @@ use hickory_resolver::{
     config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts},
     net::{DnsError, NetError, runtime::TokioRuntimeProvider},
     proto::{
-        op::Query as Question,
+        op::{Query as Question, ResponseCode},
         rr::{Name, RData, RecordType},
     },
     system_conf,
 };
 use tokio::{sync::Semaphore, task::JoinSet, time::timeout};
+
+use crate::config::Dns as Settings;
 
 /// Questions that are open at a time. Each holds a descriptor.
 const QUESTIONS_MAX: usize = 64;
@@ -60,7 +62,7 @@ type LastAddresses = HashMap<(String, RecordType), Vec<IpAddr>>;
 
 /// What questions are asked with, and what it was made of.
 struct Made {
-    servers: Vec<SocketAddr>,
+    settings: Settings,
     files: [Option<(SystemTime, u64)>; FILES.len()],
     looked: Mono,
     dns: Arc<Dns>,
@@ -73,6 +75,7 @@ struct Dns {
     dots_min: usize,
     search: Vec<Name>,
     questions: Arc<Semaphore>,
+    allows_loopback: bool,
 }
 
 /// The answer to one question.
@@ -102,16 +105,16 @@ impl Resolver {
     }
 
     /// What is asked now; whether it differs from what was asked before.
-    pub(super) async fn refresh(&self, servers: &[SocketAddr], now: Mono) -> Result<bool, String> {
+    pub(super) async fn refresh(&self, settings: &Settings, now: Mono) -> Result<bool, String> {
         let mut made = self.made.lock().await;
         if let Some(made) = &*made
-            && made.servers == servers
+            && made.settings == *settings
             && now.saturating_since(made.looked) < FILES_EVERY
         {
             return Ok(false);
         }
-        let previous = made.as_ref().filter(|made| made.servers == servers).map(|made| made.files);
-        let (wanted, questions) = (servers.to_vec(), Arc::clone(&self.questions));
+        let previous = made.as_ref().filter(|made| made.settings == *settings).map(|made| made.files);
+        let (wanted, questions) = (settings.clone(), Arc::clone(&self.questions));
         // Reads files.
         let read = tokio::task::spawn_blocking(move || {
             let files = FILES.map(|path| {
@@ -122,7 +125,7 @@ impl Resolver {
                 return Ok::<_, String>(None);
             }
             let dns = Dns::new(&wanted, questions).map_err(|error| error.to_string())?;
-            Ok(Some(Made { servers: wanted, files, looked: now, dns: Arc::new(dns) }))
+            Ok(Some(Made { settings: wanted, files, looked: now, dns: Arc::new(dns) }))
         });
         match read.await.map_err(|error| error.to_string())?? {
             Some(fresh) => Ok(made.replace(fresh).is_some()),
@@ -162,7 +165,8 @@ impl Resolver {
 }
 
 impl Dns {
-    fn new(servers: &[SocketAddr], questions: Arc<Semaphore>) -> Result<Self, NetError> {
+    fn new(settings: &Settings, questions: Arc<Semaphore>) -> Result<Self, NetError> {
+        let servers = &settings.servers;
         let (config, mut options) = if servers.is_empty() {
             system_conf::read_system_conf()?
         } else {
@@ -184,11 +188,12 @@ impl Dns {
         let resolver = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
         let resolver = resolver.with_options(options).build()?;
         let hosts = Hosts::from_system().unwrap_or_default();
-        Ok(Self { resolver, hosts, dots_min, search, questions })
+        let allows_loopback = settings.danger_allow_loopback;
+        Ok(Self { resolver, hosts, dots_min, search, questions, allows_loopback })
     }
 
     async fn resolve_host(&self, name: &str, before: Arc<LastAddresses>) -> (Answer, Option<LastAddresses>) {
-        let Host { addresses, ttl, error, last } = self.host(name, &before).await;
+        let Host { addresses, ttl, error, last } = self.host(name, NameSource::of(name), &before).await;
         let answer = match (addresses.is_empty(), error) {
             // All that is known is from earlier answers.
             (_, Some(error)) if ttl == Duration::MAX => Answer::Failed(error),
@@ -231,7 +236,7 @@ impl Dns {
             lookups.spawn(async move {
                 // Closed by nobody.
                 let _turn = turns.acquire_owned().await;
-                let host = this.host(&service.target.to_string(), &before).await;
+                let host = this.host(&service.target.to_string(), NameSource::Answer, &before).await;
                 (service, host)
             });
         }
@@ -259,9 +264,10 @@ impl Dns {
     }
 
     /// The addresses of a host. Those of a family that nobody has answered for are those `before`.
-    async fn host(&self, name: &str, before: &LastAddresses) -> Host {
+    async fn host(&self, name: &str, source: NameSource, before: &LastAddresses) -> Host {
         const FAMILIES: [RecordType; 2] = [RecordType::A, RecordType::AAAA];
-        let addresses = self.in_file(name);
+        let mut addresses = self.in_file(name);
+        addresses.retain(|address| source == NameSource::Configuration || self.may_use(address, source));
         let mut host = Host { addresses, ttl: HOSTS_TTL, error: None, last: LastAddresses::new() };
         if !host.addresses.is_empty() {
             return host;
@@ -273,7 +279,14 @@ impl Dns {
                 Found::Records(records, ttl) => {
                     host.ttl = host.ttl.min(ttl);
                     let last = before.get(&key).map_or(&[][..], |last| last);
-                    bounded(records.iter().filter_map(RData::ip_addr).filter(is_host), last)
+                    let all = records.iter().filter_map(RData::ip_addr);
+                    let used = bounded(all.filter(|address| self.may_use(address, source)), last);
+                    if used.is_empty() {
+                        host.error = Some(NO_HOSTS.to_owned());
+                        last.to_vec()
+                    } else {
+                        used
+                    }
                 }
                 Found::Missing => Vec::new(),
                 Found::Failed(error) => {
@@ -285,6 +298,12 @@ impl Dns {
             host.last.insert(key, addresses);
         }
         host
+    }
+
+    /// Whether an address from an answer is used. Services on this machine trust whoever can connect to loopback.
+    fn may_use(&self, address: &IpAddr, source: NameSource) -> bool {
+        let allows_loopback = self.allows_loopback || source == NameSource::Localhost;
+        is_host(address) && (allows_loopback || !address.to_canonical().is_loopback())
     }
 
     /// What the system's file of hosts says, as the system's resolver reads it.
@@ -340,21 +359,52 @@ impl Dns {
                 (
                     at,
                     found.map_or_else(
-                        |_| Found::Failed("no name server has answered in time".to_owned()),
+                        |_| Some(Found::Failed("no name server has answered in time".to_owned())),
                         answer,
                     ),
                 )
             });
         }
-        let mut answers = vec![Found::Failed("the look-up was aborted".to_owned()); types.len()];
+        let mut answers = vec![Some(Found::Failed("the look-up was aborted".to_owned())); types.len()];
         while let Some(done) = asked.join_next().await {
             if let Ok((at, found)) = done {
                 answers[at] = found;
             }
         }
-        answers
+        // Where there are records of another type, aliases lead to them, and there are none of this one.
+        let is_proven = answers.iter().flatten().any(|found| matches!(found, Found::Records(..)));
+        let unproven = || if is_proven { Found::Missing } else { Found::Failed(UNPROVEN.to_owned()) };
+        answers.into_iter().map(|found| found.unwrap_or_else(unproven)).collect()
     }
 }
+
+/// Who has named a host.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NameSource {
+    /// The configuration. What the file of hosts says of the name is the operator's word.
+    Configuration,
+    /// The configuration, by a name that means this machine (RFC 6761 §6.3). No name server is asked for it.
+    Localhost,
+    /// An SRV record. It could name `localhost`, or this machine as the file of hosts does.
+    Answer,
+}
+
+impl NameSource {
+    /// Of a name in the configuration.
+    fn of(name: &str) -> Self {
+        match Name::from_str_relaxed(name) {
+            Ok(name) if name.is_localhost() => Self::Localhost,
+            _ => Self::Configuration,
+        }
+    }
+}
+
+/// Why an answer without records says nothing.
+const UNPROVEN: &str = "an alias has no end, or the answer has neither the name nor an SOA record";
+
+/// Why an answer with addresses says nothing.
+const NO_HOSTS: &str = "the answer has only addresses that are not used, such as loopback or link-local ones; if services run on \
+                        this machine, name them by address or in /etc/hosts, or set dns.danger_allow_loopback";
 
 /// Whether an address can be that of a service: whoever answers for a name must not lead requests to addresses that have a meaning
 /// on the gateway's own network alone, such as the metadata services of clouds (RFC 6890).
@@ -388,24 +438,23 @@ fn bounded(addresses: impl Iterator<Item = IpAddr>, last: &[IpAddr]) -> Vec<IpAd
     kept
 }
 
-fn answer(found: Result<hickory_resolver::lookup::Lookup, NetError>) -> Found {
+/// What an answer says. `None` where it has no records and nothing that shows that there are none: an alias without an end, an
+/// answer for another name, or one without the SOA record that it should have (RFC 2308 §2.2).
+fn answer(found: Result<hickory_resolver::lookup::Lookup, NetError>) -> Option<Found> {
     match found {
         Ok(found) => {
             let kind = found.query().query_type();
             let ttl = found.answers().iter().map(|record| record.ttl).min().unwrap_or(0);
             let records = found.answers().iter().filter(|record| record.record_type() == kind);
             let records: Vec<RData> = records.map(|record| record.data.clone()).collect();
-            if records.is_empty() {
-                Found::Missing
-            } else {
-                Found::Records(records, Duration::from_secs(ttl.into()))
-            }
+            (!records.is_empty()).then(|| Found::Records(records, Duration::from_secs(ttl.into())))
         }
-        // Who refers to other servers has not answered.
-        Err(NetError::Dns(DnsError::NoRecordsFound(none))) if none.soa.is_some() || none.ns.is_none() => {
-            Found::Missing
-        }
-        Err(error) => Found::Failed(error.to_string()),
+        Err(NetError::Dns(DnsError::NoRecordsFound(none))) => match (&none.soa, &none.ns) {
+            (Some(_), _) => Some(Found::Missing),
+            (None, Some(_)) => Some(Found::Failed("the name server refers to others".to_owned())),
+            (None, None) => (none.response_code == ResponseCode::NXDomain).then_some(Found::Missing),
+        },
+        Err(error) => Some(Found::Failed(error.to_string())),
     }
 }
 

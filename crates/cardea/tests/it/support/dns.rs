@@ -33,6 +33,10 @@ pub(crate) enum Manners {
     Garbage,
     /// It sends nothing.
     Silent,
+    /// It leaves the SOA record away where there are no records.
+    WithoutSoa,
+    /// It answers with the address of another name.
+    OfAnother,
 }
 
 #[derive(Debug, Default)]
@@ -169,7 +173,15 @@ fn answer(query: &[u8], state: &State, tcp: bool) -> Option<Vec<u8>> {
         Manners::Failing => code = 2,
         Manners::FailingV6 if kind == AAAA => code = 2,
         Manners::Truncating if !tcp => truncated = true,
-        Manners::Good | Manners::FailingV6 | Manners::Truncating => {
+        Manners::OfAnother => {
+            records.extend(data_record(
+                "another.test",
+                &Data::Address([192, 0, 2, 1].into()),
+                kind,
+                state.ttl,
+            ));
+        }
+        Manners::Good | Manners::FailingV6 | Manners::Truncating | Manners::WithoutSoa => {
             // At most as many aliases as there are records.
             for _ in &state.records {
                 let alias = state.records.iter().find_map(|(name, data)| match data {
@@ -185,7 +197,7 @@ fn answer(query: &[u8], state: &State, tcp: bool) -> Option<Vec<u8>> {
             if known.count() == 0 {
                 code = 3;
             }
-            if records.is_empty() {
+            if records.is_empty() && state.manners != Manners::WithoutSoa {
                 authority = record(&encoded("test"), SOA, state.ttl, &[&[0, 0][..], &[0; 20]].concat());
             }
         }
