@@ -178,47 +178,6 @@ impl Connection {
     }
 
     /// The same at another host.
-    pub(crate) fn request_at(
-        &mut self,
-        host: &str,
-        method: &str,
-        path: &str,
-        lines: &str,
-        body: &str,
-    ) -> io::Result<Answer> {
-        let length =
-            if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
-        self.send(
-            format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n{lines}{length}\r\n{body}").as_bytes(),
-        )?;
-        self.answer()?.ok_or_else(|| ErrorKind::UnexpectedEof.into())
-    }
-
-    pub(crate) fn get(&mut self, path: &str) -> io::Result<Answer> {
-        self.request("GET", path, "", "")
-    }
-
-    pub(crate) fn get_with_token(&mut self, path: &str, token: &str) -> io::Result<Answer> {
-        self.request("GET", path, &format!("Authorization: Bearer {token}\r\n"), "")
-    }
-
-    /// Asks the token endpoint.
-    pub(crate) fn token(&mut self, id: &str, secret: &str) -> io::Result<Answer> {
-        self.token_at(HOST, id, secret)
-    }
-
-    /// The same, again for as long as the server has too much to do, which it tells clients to.
-    pub(crate) fn token_patiently(&mut self, id: &str, secret: &str) -> io::Result<Answer> {
-        let begun = Instant::now();
-        loop {
-            let answer = self.token(id, secret)?;
-            if answer.status != 503 || begun.elapsed() > WAIT_MAX {
-                return Ok(answer);
-            }
-        }
-    }
-
-    /// The same at another host.
     pub(crate) fn token_at(&mut self, host: &str, id: &str, secret: &str) -> io::Result<Answer> {
         let basic = STANDARD.encode(format!("{id}:{secret}"));
         let lines =
