@@ -25,6 +25,7 @@ use crate::{
     memory::{self, Ending},
     metrics::{GatewayMetrics, TarpitMetrics},
     model::{Budgets, ConnectionTimeouts, LogFormat, Model, next_generation},
+    pressure::Pressure,
     record::{AccessLog, Registry},
     shortage::{Shortage, ShortageWarnings},
     streams::Streams,
@@ -91,6 +92,8 @@ pub struct Gateway {
     pub(crate) handshakes: Arc<Handshakes>,
     /// What is under way for longer.
     pub(crate) streams: Streams,
+    /// How near descriptors and memory are to their end.
+    pub pressure: Pressure,
 }
 
 impl Gateway {
@@ -127,6 +130,7 @@ impl Gateway {
             shortage_warnings: ShortageWarnings::default(),
             handshakes: Handshakes::new(),
             streams: Streams::default(),
+            pressure: Pressure::default(),
         }))
     }
 
@@ -310,11 +314,19 @@ impl Gateway {
         }
         self.tarpit.suspend(now);
         self.check_places.give_up(now);
-        let of_services = self.close_idle_of_services();
+        let of_services = self.close_idle_of_services(CLOSED_AT_ONCE);
         let of_clients = self.connections.evict(CLOSED_AT_ONCE - of_services, now);
         self.metrics.idle_closed[1].add(of_clients as u64);
         self.shortage_warnings.tell(shortage, operation, of_services + of_clients, now);
         of_services > 0
+    }
+
+    /// Closes up to `count` idle connections ahead of a shortage, those to services first. How many.
+    pub(crate) fn close_idle(&self, count: usize) -> usize {
+        let of_services = self.close_idle_of_services(count);
+        let of_clients = self.connections.evict(count - of_services, self.clock.mono());
+        self.metrics.idle_closed[2].add(of_clients as u64);
+        of_services + of_clients
     }
 
     /// Counts a shortage for which nothing makes room.
@@ -333,15 +345,15 @@ impl Gateway {
         self.shortage_warnings.tell_of_buffers(held, ended, self.clock.mono());
     }
 
-    /// Closes up to [`CLOSED_AT_ONCE`] idle connections to services, the oldest of each endpoint in turn.
-    fn close_idle_of_services(&self) -> usize {
+    /// Closes up to `most` idle connections to services, the oldest of each endpoint in turn.
+    fn close_idle_of_services(&self, most: usize) -> usize {
         let model = self.model();
         let states: Vec<_> = model.services.iter().map(|service| service.live.state()).collect();
         let mut closed = 0;
         loop {
             let before = closed;
             for (_, endpoint) in states.iter().flat_map(|state| state.endpoints()) {
-                if closed == CLOSED_AT_ONCE {
+                if closed == most {
                     return closed;
                 }
                 closed += usize::from(endpoint.pool().give_up_oldest().is_some());

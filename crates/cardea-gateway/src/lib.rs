@@ -38,6 +38,7 @@ mod mux;
 mod pipeline;
 mod pool;
 mod preface;
+pub mod pressure;
 mod problem;
 pub mod record;
 mod refusal;

@@ -264,8 +264,11 @@ fn admit(gateway: &Gateway, facts: &ConnectionFacts, now: Mono) -> Option<(Optio
         excess.new_connections_per_second.increment();
         return None;
     }
-    let Ok(share) = gateway.connection_shares.enter(from, model.limits.connections_per_prefix()) else {
-        excess.connections_per_prefix.increment();
+    let of_prefix = model.limits.connections_per_prefix();
+    let under_pressure = gateway.pressure.connections_per_prefix(of_prefix);
+    let Ok(share) = gateway.connection_shares.enter(from, under_pressure) else {
+        let is_pressure = under_pressure < of_prefix;
+        if is_pressure { &excess.pressure } else { &excess.connections_per_prefix }.increment();
         return None;
     };
     if let Some(from) = from {

@@ -57,8 +57,8 @@ static SHORTAGES: CounterDef<1> = CounterDef::new(
 );
 static IDLE_CLOSED: CounterDef<1> = CounterDef::new(
     "cardea_idle_connections_closed_total",
-    "Idle client connections that were closed to make room, by reason: `connections_max` was reached, or `shortage` \
-     of a system resource.",
+    "Idle client connections that were closed to make room, by reason: `connections_max` was reached, `shortage` \
+     of a system resource, or `pressure` ahead of it.",
     ["reason"],
 );
 static PROXY_PEERS_REFUSED: CounterDef<0> = CounterDef::new(
@@ -224,8 +224,8 @@ pub struct GatewayMetrics {
     pub(crate) excess: Excess,
     /// In the order of [`Shortage::ALL`].
     shortages: [Counter; Shortage::ALL.len()],
-    /// Idle client connections that were closed to make room: for another client, or because of a shortage.
-    pub(crate) idle_closed: [Counter; 2],
+    /// Idle client connections that were closed to make room: for another client, because of a shortage, or ahead of one.
+    pub(crate) idle_closed: [Counter; 3],
     /// Full TLS handshakes.
     pub handshakes_full: Counter,
     /// Resumed TLS sessions.
@@ -257,6 +257,7 @@ pub(crate) struct Excess {
     pub(crate) handshakes_per_prefix: Counter,
     pub(crate) handshakes: Counter,
     pub(crate) connections_per_prefix: Counter,
+    pub(crate) pressure: Counter,
 }
 
 /// Tokens that were accepted, by where their verdict came from.
@@ -281,9 +282,10 @@ impl GatewayMetrics {
                 handshakes_per_prefix: excess("handshakes_per_prefix_max"),
                 handshakes: excess("handshakes_max"),
                 connections_per_prefix: excess("connections_per_prefix_max"),
+                pressure: excess("pressure_percent"),
             },
             shortages: Shortage::ALL.map(|shortage| registry.counter(&SHORTAGES, [shortage.as_str()])),
-            idle_closed: ["connections_max", "shortage"]
+            idle_closed: ["connections_max", "shortage", "pressure"]
                 .map(|reason| registry.counter(&IDLE_CLOSED, [reason])),
             handshakes_full: registry.counter(&HANDSHAKES, ["false"]),
             handshakes_resumed: registry.counter(&HANDSHAKES, ["true"]),

@@ -140,6 +140,8 @@ pub struct Limits {
     pub mirror_total_bytes_max: usize,
     /// What is held for messages under way, in bytes; beyond it connections end that hold the most for the longest.
     pub buffered_bytes_max: usize,
+    /// The part of the descriptors and of the memory that may be in use before anything is given up, in percent; 100 switches it off.
+    pub pressure_percent: u32,
     /// Concurrent streams of an HTTP/2 connection.
     pub http2_streams_max: u32,
     /// Concurrent connections of all listeners.
@@ -163,6 +165,8 @@ impl Default for Limits {
             replay_total_bytes_max: 64 << 20,
             mirror_total_bytes_max: 16 << 20,
             buffered_bytes_max: 512 << 20,
+            // Below it, what is idle costs nothing that anybody else needs.
+            pressure_percent: 85,
             http2_streams_max: 100,
             connections_max: 20_000,
             connections_per_prefix_max: None,

@@ -96,6 +96,10 @@ section! {
         #[serde(with = "As::<Size<usize>>")]
         #[schemars(extend("x-minimum" = "4MiB", "x-maximum" = "1TiB"))]
         buffered_bytes_max: usize => limits.buffered_bytes_max;
+        /// The part of the process's descriptors, and of its memory, from which on the gateway gives up what is of the least use: idle
+        /// connections first, new ones last ([operations.md](operations.md#resource-pressure)). 100 switches it off.
+        #[schemars(range(min = 50, max = 100))]
+        pressure_percent: u32 => limits.pressure_percent;
         /// Concurrent requests on one HTTP/2 connection. The default is the smallest value that RFC 9113 §6.5.2
         /// recommends.
         #[schemars(range(min = 1, max = 10_000))]

@@ -27,6 +27,7 @@ use crate::{
     exchange::Exchange,
     gateway::{Gateway, ModelRef},
     memory::{self, Account, Ending, Held, relief},
+    pressure,
     termination::TerminationReason,
     workers,
 };
@@ -120,11 +121,13 @@ impl<'g> StreamWatch<'g> {
     /// Whether the stream ends because its connection holds too much: all of them, or those that are stalled.
     fn has_to_make_room(&self, exchange: &Exchange) -> bool {
         match exchange.connection.as_ref().map_or(Ending::No, |facts| facts.activity.account().ending()) {
-            Ending::No => false,
-            Ending::Streams => {
+            ending @ (Ending::No | Ending::Streams) => {
                 let now = self.gateway.clock.mono();
-                let stalled =
-                    self.stalled_since.is_some_and(|since| now.saturating_since(since) >= STALLED_AFTER);
+                let stalled = self.stalled_since.is_some_and(|since| {
+                    let stalled = now.saturating_since(since);
+                    let is_told = ending == Ending::Streams && stalled >= STALLED_AFTER;
+                    is_told || self.gateway.pressure.ends_stalled(stalled)
+                });
                 if stalled {
                     self.gateway.metrics.stream_ended(TerminationReason::BuffersExhausted);
                 }
@@ -277,6 +280,14 @@ impl Streams {
         }
     }
 
+    /// Calls the streams of all connections that hold something, to end if they are stalled.
+    pub(crate) fn call_holders(&self) {
+        let holds = |place: &&Place| place.account.as_ref().is_some_and(|account| account.held() > 0);
+        for shard in &self.shards {
+            lock(shard).places.iter().map(|(_, place)| place).filter(holds).for_each(Place::call);
+        }
+    }
+
     /// Calls every stream, to be judged.
     pub(crate) fn call_all(&self) {
         for shard in &self.shards {
@@ -319,6 +330,7 @@ pub(crate) async fn watch(gateway: Weak<Gateway>) {
         relief::relieve(&gateway, is_due && was_passed);
         memory::call_waiting();
         if is_due {
+            pressure::relieve(&gateway);
             gateway.streams.look(&gateway);
             gateway.tarpit.advance();
             was_passed = memory::excess() > 0;

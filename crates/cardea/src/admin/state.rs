@@ -11,6 +11,7 @@ use std::{
 use arc_swap::ArcSwap;
 use cardea_gateway::{
     gateway::{Gateway, Phase},
+    pressure::{Resource, Stage},
     record::Registry,
 };
 use cardea_identity::KeySetStatus;
@@ -113,6 +114,11 @@ impl AdminState {
         }
         if !self.gateway.clock.is_refreshed() {
             ready.add(Need::Required, "clock_stale");
+        }
+        for resource in Resource::ALL {
+            if self.gateway.pressure.stage(resource) > Stage::None {
+                ready.add(Need::Reported, format!("resource_pressure:{}", resource.as_str()));
+            }
         }
         let model = self.gateway.model();
         if let Some(issuer) = &self.issuer {

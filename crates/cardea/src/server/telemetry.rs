@@ -6,6 +6,7 @@ use cardea_clock::{Clock, Wall};
 use cardea_gateway::{
     gateway::Gateway,
     model::Model,
+    pressure::Resource,
     record::{
         Registry,
         metrics::{CounterDef, Definition, GaugeDef, Samples},
@@ -60,6 +61,18 @@ static BUFFERED: GaugeDef<0> = GaugeDef::new(
     "Memory for messages in progress: data that one side has sent and the other has not yet received, and incomplete \
      heads. Bounded by limits.buffered_bytes_max.",
     [],
+);
+static RESOURCES: GaugeDef<1> = GaugeDef::new(
+    "cardea_resource_usage_ratio",
+    "The part of a resource that is in use: file descriptors, or memory by the narrowest limit of the control groups and of the \
+     process. Absent without a limit.",
+    ["resource"],
+);
+static PRESSURE: GaugeDef<1> = GaugeDef::new(
+    "cardea_resource_pressure",
+    "What is given up for a resource that is nearly exhausted: 0 nothing, 1 idle connections, 2 the tarpit, 3 stalled streams, 4 \
+     further connections of a client, 5 new connections of clients.",
+    ["resource"],
 );
 static SESSIONS: GaugeDef<1> =
     GaugeDef::new("cardea_tls_sessions", "TLS sessions in the session cache.", ["listener"]);
@@ -127,7 +140,13 @@ static SECRET_REJECTIONS: CounterDef<1> = CounterDef::new(
 static BUILD: &[Definition] = &[BUILD_INFO.definition()];
 
 /// The metrics of long-running work.
-static RUNNING: &[Definition] = &[STREAMS.definition(), BUFFERED.definition(), LATE_REFRESHES.definition()];
+static RUNNING: &[Definition] = &[
+    STREAMS.definition(),
+    BUFFERED.definition(),
+    RESOURCES.definition(),
+    PRESSURE.definition(),
+    LATE_REFRESHES.definition(),
+];
 
 /// The metrics of tokens.
 static TOKENS: &[Definition] = &[VERIFICATIONS.definition(), VERDICTS.definition()];
@@ -180,6 +199,22 @@ pub(super) fn register(
     let buffering = Arc::downgrade(gateway);
     registry.collect_gauge(&BUFFERED, move |samples| {
         samples.push(&[], buffering.upgrade().map_or(0, |gateway| gateway.buffered_bytes()) as f64);
+    });
+    let watched = Arc::downgrade(gateway);
+    registry.collect_gauge(&RESOURCES, move |samples| {
+        let Some(gateway) = watched.upgrade() else { return };
+        for resource in Resource::ALL {
+            if let Some(used) = gateway.pressure.used(resource) {
+                samples.push(&[resource.as_str()], used);
+            }
+        }
+    });
+    let watched = Arc::downgrade(gateway);
+    registry.collect_gauge(&PRESSURE, move |samples| {
+        let Some(gateway) = watched.upgrade() else { return };
+        for resource in Resource::ALL {
+            samples.push(&[resource.as_str()], f64::from(gateway.pressure.stage(resource) as u8));
+        }
     });
     registry.collect_gauge(
         &VERDICTS,

@@ -55,7 +55,8 @@ fn response(stream: &mut UnixStream) -> String {
 #[test]
 fn a_gateway_without_descriptors_blames_no_endpoint() {
     let origin = Origin::start();
-    let more = "[[listener]]\nname = \"plain\"\naddress = \"unix:{folder}/http.sock\"\nmode = \"0600\"\n";
+    // Nothing is given up ahead of the shortage.
+    let more = "[[listener]]\nname = \"plain\"\naddress = \"unix:{folder}/http.sock\"\nmode = \"0600\"\n[limits]\npressure_percent = 100\n";
     let folder =
         Folder::new(&Settings { origin: Some(origin.address), more: more.to_owned(), ..Settings::default() });
     let server = Server::start_with_descriptors(&folder, DESCRIPTORS);
@@ -125,7 +126,8 @@ fn a_gateway_without_descriptors_blames_no_endpoint() {
 
 #[test]
 fn a_gateway_with_next_to_no_descriptors_serves_or_says_why_it_does_not_start() {
-    let more = "[[listener]]\nname = \"plain\"\naddress = \"unix:{folder}/http.sock\"\nmode = \"0600\"\n";
+    // Nothing is given up ahead of the shortage.
+    let more = "[[listener]]\nname = \"plain\"\naddress = \"unix:{folder}/http.sock\"\nmode = \"0600\"\n[limits]\npressure_percent = 100\n";
     let folder = Folder::new(&Settings { more: more.to_owned(), ..Settings::default() });
     let server = Server::start_with_descriptors(&folder, 64);
     let ask = || {

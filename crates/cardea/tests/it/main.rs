@@ -20,6 +20,7 @@ mod large;
 mod metrics;
 mod names;
 mod paths;
+mod pressure;
 mod privileges;
 mod reload;
 mod rules;
