@@ -193,14 +193,17 @@ impl Health {
     }
 
     /// Asks to send a probe. True for one request at a time of an endpoint that is due. A request that would be lost
-    /// if it failed is used only where the endpoint is long overdue, as nothing better comes.
-    pub(crate) fn claim_probe(&self, now: Mono, may_be_lost: bool) -> bool {
+    /// if it failed is used only where the endpoint is long overdue, as nothing better comes. A `dry` question changes nothing.
+    pub(crate) fn claim_probe(&self, now: Mono, may_be_lost: bool, dry: bool) -> bool {
         let mut state = self.lock();
         let until = self.skipped_until.load(Relaxed);
         let patience = if may_be_lost && !state.unreachable { state.lasts } else { Duration::ZERO };
         let is_due = until != 0 && now >= Mono::from_nanos(until).saturating_add(patience);
         if !is_due || self.is_down.load(Relaxed) {
             return false;
+        }
+        if dry {
+            return true;
         }
         state.is_probing = true;
         state.since = now;

@@ -64,5 +64,8 @@ pub use permit::ConnectionPermit;
 pub use pool::{HOLD_FOR, Hold, IdleConnection, Pool, PoolPlace, PoolStats, SPARE_AFTER, Usage};
 pub use resolution::{Answer, AnswerKind, NameStats, Resolutions};
 pub use retry::{BudgetConfig, RetryBudget, RetryCause, RetryConfig, StatusSet};
-pub use service::{Choice, Connections, ReachedLimit, Selection, ServiceState};
+pub use service::{
+    Choice, ChoiceExplanation, ChoiceStep, Connections, EndpointExplanation, Obstacle, ReachedLimit,
+    RegionExplanation, Selection, ServiceState,
+};
 pub use stats::{EndpointStats, RegionStats, ServiceStats};

@@ -1,6 +1,8 @@
 //! A service's state: its endpoints, what became of attempts at them, and its retries.
 
 mod choice;
+mod explain;
+mod trace;
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,6 +28,8 @@ use crate::spread::{Observed, Spread};
 use crate::stats::{EndpointStats, RegionStats, ServiceStats};
 
 pub use choice::{Choice, ReachedLimit, Selection};
+pub use explain::{ChoiceExplanation, ChoiceStep, EndpointExplanation, RegionExplanation};
+pub use trace::Obstacle;
 
 /// The endpoints of a service and what is known of them. What is configured never changes: a reload or a change of the
 /// endpoints makes another state ([`ServiceState::reconcile`]) that shares what stays.

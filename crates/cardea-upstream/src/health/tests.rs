@@ -100,9 +100,9 @@ fn one_probe_at_a_time_brings_an_endpoint_back_with_a_slow_start() {
     assert!((health.share(at(10), slow_start) - 1.0).abs() < 1e-6);
     fail(&health, FailureKind::Connect, 10);
     assert_eq!(health.probe_due(), Some(at(1_010).nanos()));
-    assert!(!health.claim_probe(at(1_009), false));
-    assert!(health.claim_probe(at(1_010), false));
-    assert!(!health.claim_probe(at(1_010), false), "one at a time");
+    assert!(!health.claim_probe(at(1_009), false, false));
+    assert!(health.claim_probe(at(1_010), false, false));
+    assert!(!health.claim_probe(at(1_010), false, false), "one at a time");
     assert!(health.succeeded(at(1_010), at(1_020)), "news");
     assert!(!health.succeeded(at(1_010), at(1_021)), "no news");
     let share = |millis| (health.share(at(millis), slow_start) * 100.0).round() as u32;
@@ -128,13 +128,13 @@ fn results_of_requests_from_before_an_ejection_are_ignored() {
     eject(&health);
     assert!(!health.succeeded(at(4), at(100)));
     assert_eq!(fail(&health, FailureKind::Connect, 100), None, "of a request in panic, say");
-    assert!(health.claim_probe(at(2_000), false));
+    assert!(health.claim_probe(at(2_000), false, false));
     let old = failure(FailureKind::Closed, 1_999, 2_001);
     assert_eq!(health.failed(old, &CONFIG(), || 0.0, || true), None);
     assert!(!health.succeeded(at(1_999), at(2_001)));
     assert_eq!(fail(&health, FailureKind::Closed, 2_002), Some((EjectionCause::Probe, 2_000)));
     // Nor is a failure of an attempt from before the return.
-    assert!(health.claim_probe(at(5_000), false) && health.succeeded(at(5_000), at(5_001)));
+    assert!(health.claim_probe(at(5_000), false, false) && health.succeeded(at(5_000), at(5_001)));
     for now in 5_001..5_100 {
         let old = failure(FailureKind::Connect, 4_999, now);
         assert_eq!(health.failed(old, &CONFIG(), || 0.0, || true), None);
@@ -149,13 +149,14 @@ fn ejections_last_longer_each_time_until_the_endpoint_was_steady() {
         let cause = if lasts == 1_000 { EjectionCause::Connect } else { EjectionCause::Probe };
         assert_eq!(fail(&health, FailureKind::Connect, now), Some((cause, lasts)));
         now += u64::try_from(lasts).unwrap();
-        assert!(health.claim_probe(at(now), false));
+        assert!(health.claim_probe(at(now), false, false));
     }
     assert!(health.succeeded(at(now), at(now)));
     // One that flaps is not believed.
     assert_eq!(fail(&health, FailureKind::Connect, now + 59_999), Some((EjectionCause::Connect, 5_000)));
     assert!(
-        health.claim_probe(at(now + 65_000), false) && health.succeeded(at(now + 65_000), at(now + 65_000))
+        health.claim_probe(at(now + 65_000), false, false)
+            && health.succeeded(at(now + 65_000), at(now + 65_000))
     );
     assert_eq!(fail(&health, FailureKind::Connect, now + 125_000), Some((EjectionCause::Connect, 1_000)));
 }
@@ -173,20 +174,20 @@ fn ejections_are_spread() {
 fn a_request_that_would_be_lost_is_no_probe_before_nothing_better_came_for_long() {
     let health = Health::default();
     eject(&health);
-    assert!(!health.claim_probe(at(2_004), true));
-    assert!(health.claim_probe(at(2_005), true));
+    assert!(!health.claim_probe(at(2_004), true, false));
+    assert!(health.claim_probe(at(2_005), true, false));
     let health = Health::default();
     fail(&health, FailureKind::Connect, 1);
-    assert!(health.claim_probe(at(1_001), true), "nothing is sent where there is no connection");
+    assert!(health.claim_probe(at(1_001), true, false), "nothing is sent where there is no connection");
 }
 
 #[test]
 fn a_probe_that_never_ends_is_followed_by_another() {
     let health = Health::default();
     fail(&health, FailureKind::Connect, 1);
-    assert!(health.claim_probe(at(1_001), false));
-    assert!(!health.claim_probe(at(2_000), false));
-    assert!(health.claim_probe(at(2_001), false));
+    assert!(health.claim_probe(at(1_001), false, false));
+    assert!(!health.claim_probe(at(2_000), false, false));
+    assert!(health.claim_probe(at(2_001), false, false));
 }
 
 #[test]
@@ -198,7 +199,7 @@ fn of_many_threads_one_gets_the_probe() {
         let claims = std::thread::scope(|scope| {
             let claim = || {
                 start.wait();
-                health.claim_probe(at(round + 1_000), false)
+                health.claim_probe(at(round + 1_000), false, false)
             };
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(claim)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).filter(|got| *got).count()
@@ -223,10 +224,10 @@ fn an_endpoint_that_is_down_by_its_checks_is_not_probed_and_comes_back_slowly() 
     health.set_down();
     assert!(!health.is_available() && health.is_ejected());
     assert_eq!(health.probe_due(), Some(u64::MAX));
-    assert!(!health.claim_probe(at(1_000_000), false), "checks say that it is down");
+    assert!(!health.claim_probe(at(1_000_000), false, false), "checks say that it is down");
     health.set_up(at(2_000));
     assert!(!health.is_available(), "its traffic has ejected it");
-    assert!(health.claim_probe(at(2_000), false), "due at once");
+    assert!(health.claim_probe(at(2_000), false, false), "due at once");
     assert!(health.succeeded(at(2_000), at(2_001)));
     assert!(health.is_available());
     assert!(health.share(at(2_001), CONFIG().slow_start) < 0.2);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use cardea_clock::Mono;
 
+use super::trace::{Obstacle, Step, Trace, Untraced};
 use super::{ServiceState, Slot};
 use crate::affinity::{Affinity, mix};
 use crate::attempts::{AttemptedEndpoints, EndpointIndex};
@@ -78,14 +79,22 @@ pub enum ReachedLimit {
     Connections,
 }
 
-/// Which endpoints may be drawn.
-#[derive(Clone, Copy)]
-struct Wanted<'a> {
+/// Which endpoints may be drawn, and who is told.
+struct Wanted<'a, T> {
     selection: &'a Selection,
     tried: &'a AttemptedEndpoints,
     /// Ejected ones too.
     ejected_too: bool,
+    trace: &'a T,
 }
+
+impl<T> Clone for Wanted<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Wanted<'_, T> {}
 
 impl<C> ServiceState<C> {
     /// The endpoint for a request's next attempt, none of those in `tried`.
@@ -109,26 +118,40 @@ impl<C> ServiceState<C> {
         selection: &Selection,
         tried: &AttemptedEndpoints,
     ) -> Option<(Choice, &Arc<Endpoint<C>>)> {
+        let found = self.find(selection, tried, &Untraced)?;
+        let slot = self.slot(found)?;
+        let choice = Choice { endpoint: EndpointIndex(found), worker: selection.worker, at: selection.now };
+        Some((choice, &slot.endpoint))
+    }
+
+    /// The endpoint, with its steps told.
+    pub(super) fn find<T: Trace>(
+        &self,
+        selection: &Selection,
+        tried: &AttemptedEndpoints,
+        trace: &T,
+    ) -> Option<u16> {
         if tried.is_full() {
             return None;
         }
-        let mut wanted = Wanted { selection, tried, ejected_too: false };
         self.survey(selection.now);
-        wanted.ejected_too = self.survey.panicking.load(Ordering::Relaxed);
+        let ejected_too = self.survey.panicking.load(Ordering::Relaxed);
+        if ejected_too {
+            trace.note(Step::Panic);
+        }
+        let mut wanted = Wanted { selection, tried, ejected_too, trace };
         let found = self.choose_by_region(wanted).or_else(|| {
             if self.is_limited(wanted) {
                 return None;
             }
+            trace.note(Step::EjectedToo);
             wanted.ejected_too = true;
             self.choose_by_region(wanted)
         });
-        if found.is_none() && self.is_limited(wanted) {
+        if !T::IS_DRY && found.is_none() && self.is_limited(wanted) {
             self.shared.limited.fetch_add(1, Ordering::Relaxed);
         }
-        let found = found?;
-        let slot = self.slot(found)?;
-        let choice = Choice { endpoint: EndpointIndex(found), worker: selection.worker, at: selection.now };
-        Some((choice, &slot.endpoint))
+        found
     }
 
     /// A limit that an endpoint has reached, so that this may be why none was chosen.
@@ -149,7 +172,7 @@ impl<C> ServiceState<C> {
 
     /// Whether an endpoint could serve the request, but for its limits.
     #[cold]
-    fn is_limited(&self, wanted: Wanted<'_>) -> bool {
+    fn is_limited(&self, wanted: Wanted<'_, impl Trace>) -> bool {
         let members = self.regions.iter().flat_map(|region| &*region.members);
         (self.breaker.is_set() || self.pool.connections_max.is_some())
             && members.copied().any(|at| self.is_eligible(at, wanted) && !self.is_usable(at, wanted))
@@ -199,7 +222,7 @@ impl<C> ServiceState<C> {
         seen
     }
 
-    fn choose_by_region(&self, wanted: Wanted<'_>) -> Option<u16> {
+    fn choose_by_region(&self, wanted: Wanted<'_, impl Trace>) -> Option<u16> {
         let random = || self.shared.random(wanted.selection.worker);
         let (rank, drawn) = if self.regions.len() == 1 { (0, 0) } else { self.spread.draw(random)? };
         // What is nearer than the region of this request is probed by it.
@@ -209,13 +232,14 @@ impl<C> ServiceState<C> {
         }
         let beyond = self.spread.order().enumerate().filter(|(_, at)| *at != drawn);
         std::iter::once((rank, drawn)).chain(beyond).find_map(|(place, at)| {
+            wanted.trace.note(if at == drawn { Step::Region(at) } else { Step::NextRegion(at) });
             let probed = if place > rank { self.probe(at, wanted) } else { None };
             probed.or_else(|| self.choose_in(at, wanted))
         })
     }
 
     /// An endpoint that gets this request as its probe. A request whose key leads elsewhere is none.
-    fn probe(&self, at: usize, wanted: Wanted<'_>) -> Option<u16> {
+    fn probe<T: Trace>(&self, at: usize, wanted: Wanted<'_, T>) -> Option<u16> {
         let region = self.regions.get(at)?;
         if !region.is_probe_due(wanted.selection.now) {
             return None;
@@ -226,36 +250,39 @@ impl<C> ServiceState<C> {
                 && self.slot(at).is_some_and(|slot| {
                     !slot.shared.is_taken_out()
                         && self.limit_of(slot).is_none()
-                        && slot.shared.health.claim_probe(now, may_be_lost)
+                        && slot.shared.health.claim_probe(now, may_be_lost, T::IS_DRY)
                 })
         };
+        let claimed = |found: Option<u16>| found.inspect(|found| wanted.trace.note(Step::Probe(*found)));
         let members = || region.members.iter().copied();
         if let Some(affinity) = affinity {
             let healthy = members().filter(|at| self.is_usable(*at, wanted));
             let keeps = healthy.map(|at| self.score(affinity, at)).max_by(f64::total_cmp);
             let leads = |at: &u16| keeps.is_none_or(|kept| self.score(affinity, *at) > kept);
-            return members().filter(leads).find(|at| claim(*at));
+            return claimed(members().filter(leads).find(|at| claim(*at)));
         }
         let found = members().find(|at| claim(*at));
         // What else is due is found at the next look.
-        region.no_probe_due();
-        found
+        if !T::IS_DRY {
+            region.no_probe_due();
+        }
+        claimed(found)
     }
 
-    fn choose_in(&self, at: usize, wanted: Wanted<'_>) -> Option<u16> {
+    fn choose_in<T: Trace>(&self, at: usize, wanted: Wanted<'_, T>) -> Option<u16> {
         let found = self.choose_of(self.regions.get(at)?, wanted)?;
-        if !self.slot(found)?.shared.health.is_available() {
+        if !T::IS_DRY && !self.slot(found)?.shared.health.is_available() {
             self.shared.panics.fetch_add(1, Ordering::Relaxed);
         }
         Some(found)
     }
 
-    fn choose_of(&self, region: &Region, wanted: Wanted<'_>) -> Option<u16> {
+    fn choose_of(&self, region: &Region, wanted: Wanted<'_, impl Trace>) -> Option<u16> {
         if region.healthy() == 0 && !wanted.ejected_too {
             return None;
         }
         if let [only] = *region.members {
-            return self.is_usable(only, wanted).then_some(only);
+            return self.may_take(only, wanted).then_some(only);
         }
         match (wanted.selection.affinity, self.balance) {
             (Some(affinity), _) => self.by_affinity(region, affinity, wanted),
@@ -264,51 +291,79 @@ impl<C> ServiceState<C> {
         }
     }
 
-    fn is_usable(&self, at: u16, wanted: Wanted<'_>) -> bool {
-        self.is_eligible(at, wanted) && self.slot(at).is_some_and(|slot| self.limit_of(slot).is_none())
+    fn is_usable(&self, at: u16, wanted: Wanted<'_, impl Trace>) -> bool {
+        self.obstacle(at, wanted).is_none()
     }
 
     /// Whether it may be chosen, if it has room.
-    fn is_eligible(&self, at: u16, wanted: Wanted<'_>) -> bool {
-        let usable = |slot: &Slot<C>| {
-            (wanted.ejected_too || slot.shared.health.is_available()) && !slot.shared.is_taken_out()
-        };
-        self.slot(at).is_some_and(usable) && !wanted.tried.contains(EndpointIndex(at))
+    fn is_eligible(&self, at: u16, wanted: Wanted<'_, impl Trace>) -> bool {
+        matches!(self.obstacle(at, wanted), None | Some(Obstacle::Limit(_)))
+    }
+
+    /// As [`is_usable`](Self::is_usable), of an endpoint that was drawn.
+    fn may_take(&self, at: u16, wanted: Wanted<'_, impl Trace>) -> bool {
+        let obstacle = self.obstacle(at, wanted);
+        if let Some(obstacle) = obstacle {
+            wanted.trace.note(Step::PassedOver(at, obstacle));
+        }
+        obstacle.is_none()
+    }
+
+    /// Why it can't be chosen.
+    fn obstacle(&self, at: u16, wanted: Wanted<'_, impl Trace>) -> Option<Obstacle> {
+        let Some(slot) = self.slot(at) else { return Some(Obstacle::TakenOut) };
+        if !wanted.ejected_too && !slot.shared.health.is_available() {
+            Some(Obstacle::Unhealthy)
+        } else if slot.shared.is_taken_out() {
+            Some(Obstacle::TakenOut)
+        } else if wanted.tried.contains(EndpointIndex(at)) {
+            Some(Obstacle::Tried)
+        } else {
+            self.limit_of(slot).map(Obstacle::Limit)
+        }
+    }
+
+    /// Why the endpoint at a place can't be chosen for a first attempt.
+    pub(super) fn obstacle_of(&self, at: u16, selection: &Selection) -> Option<Obstacle> {
+        let ejected_too = self.survey.panicking.load(Ordering::Relaxed);
+        let tried = &AttemptedEndpoints::default();
+        self.obstacle(at, Wanted { selection, tried, ejected_too, trace: &Untraced })
     }
 
     /// Whether an endpoint that was drawn gets this request: one in its slow start gets a part of them.
-    fn takes(&self, at: u16, wanted: Wanted<'_>, random: u64) -> bool {
+    fn takes(&self, at: u16, wanted: Wanted<'_, impl Trace>, random: u64) -> bool {
         let share = self.share(at, wanted);
         share >= 1.0 || (mix(random ^ SHARE_SALT) >> 40) as f32 / ((1_u32 << 24) as f32) < share
     }
 
     /// Whether it gets all of its share.
-    fn is_whole(&self, at: u16, wanted: Wanted<'_>) -> bool {
+    fn is_whole(&self, at: u16, wanted: Wanted<'_, impl Trace>) -> bool {
         self.share(at, wanted) >= 1.0
     }
 
-    fn share(&self, at: u16, wanted: Wanted<'_>) -> f32 {
+    fn share(&self, at: u16, wanted: Wanted<'_, impl Trace>) -> f32 {
         let share = |health: &Health| health.share(wanted.selection.now, self.health.slow_start);
         self.slot(at).map_or(1.0, |slot| share(&slot.shared.health))
     }
 
     /// Draws by weight; of two that are drawn, the better one.
-    fn better_of_two(&self, region: &Region, wanted: Wanted<'_>) -> Option<u16> {
+    fn better_of_two(&self, region: &Region, wanted: Wanted<'_, impl Trace>) -> Option<u16> {
         let worker = wanted.selection.worker;
         let (mut first, mut reluctant) = (None, None);
         for _ in 0..DRAWS_MAX {
             let random = self.shared.random(worker);
             let drawn = region.draw(random)?;
-            if !self.is_usable(drawn, wanted) || first == Some(drawn) {
+            if !self.may_take(drawn, wanted) || first == Some(drawn) {
                 continue;
             }
             if !self.takes(drawn, wanted, random) {
+                wanted.trace.note(Step::SlowStart(drawn));
                 reluctant = Some(drawn);
                 continue;
             }
             match first {
                 None => first = Some(drawn),
-                Some(first) => return Some(self.better(region, first, drawn, wanted.selection)),
+                Some(first) => return Some(self.better(region, first, drawn, wanted)),
             }
         }
         // One of a few may have nearly all the weight, and be drawn each time.
@@ -317,21 +372,22 @@ impl<C> ServiceState<C> {
             && let Some(second) =
                 self.draw_among(region, wanted, |at| at != first && self.is_whole(at, wanted))
         {
-            return Some(self.better(region, first, second, wanted.selection));
+            return Some(self.better(region, first, second, wanted));
         }
         first.or(reluctant).or_else(|| self.draw_among(region, wanted, |_| true))
     }
 
     /// The next whose turn it is.
-    fn in_turn(&self, region: &Region, wanted: Wanted<'_>) -> Option<u16> {
+    fn in_turn(&self, region: &Region, wanted: Wanted<'_, impl Trace>) -> Option<u16> {
         let mut reluctant = None;
         for _ in 0..DRAWS_MAX {
             let turn = self.shared.turn(wanted.selection.worker);
             let next = region.turn(turn)?;
-            if self.is_usable(next, wanted) {
+            if self.may_take(next, wanted) {
                 if self.takes(next, wanted, mix(turn)) {
                     return Some(next);
                 }
+                wanted.trace.note(Step::SlowStart(next));
                 reluctant = Some(next);
             }
         }
@@ -339,7 +395,12 @@ impl<C> ServiceState<C> {
     }
 
     /// Draws by weight among usable endpoints, of which it looks at each: for when most are ejected or tried.
-    fn draw_among(&self, region: &Region, wanted: Wanted<'_>, which: impl Fn(u16) -> bool) -> Option<u16> {
+    fn draw_among(
+        &self,
+        region: &Region,
+        wanted: Wanted<'_, impl Trace>,
+        which: impl Fn(u16) -> bool,
+    ) -> Option<u16> {
         let usable = || region.members.iter().copied().filter(|at| self.is_usable(*at, wanted) && which(*at));
         let sum = usable().map(|at| self.weight(at)).sum();
         let mut left = scale(self.shared.random(wanted.selection.worker), sum);
@@ -354,23 +415,34 @@ impl<C> ServiceState<C> {
     }
 
     /// The one that has less to do for its weight, and does it faster; the first if they are equal.
-    fn better(&self, region: &Region, first: u16, second: u16, selection: &Selection) -> u16 {
+    fn better(&self, region: &Region, first: u16, second: u16, wanted: Wanted<'_, impl Trace>) -> u16 {
         let (Some(one), Some(other)) = (self.slot(first), self.slot(second)) else { return first };
         let mean = region.weight_mean();
+        let Selection { worker, now, .. } = *wanted.selection;
         let [one, other] = [one, other].map(|slot| {
-            let mut load = slot.shared.load.estimate(selection.worker, selection.now);
+            let mut load = slot.shared.load.estimate(worker, now);
             load.in_flight = load.in_flight * mean / slot.weight as f32 + 1.0;
             load
         });
-        if self.balance == Balance::LeastRequests {
-            return if one.in_flight > other.in_flight { second } else { first };
-        }
-        let (latency_one, latency_other) = latencies(one, other);
-        if one.in_flight * latency_one > other.in_flight * latency_other { second } else { first }
+        let (latency_one, latency_other) =
+            if self.balance == Balance::LeastRequests { (1.0, 1.0) } else { latencies(one, other) };
+        let (cost_one, cost_other) = (one.in_flight * latency_one, other.in_flight * latency_other);
+        let (taken, other, cost, other_cost) = if cost_one > cost_other {
+            (second, first, cost_other, cost_one)
+        } else {
+            (first, second, cost_one, cost_other)
+        };
+        wanted.trace.note(Step::Better { taken, other, cost, other_cost });
+        taken
     }
 
     /// The endpoint that a key leads to among those that have no more than their share of the load.
-    fn by_affinity(&self, region: &Region, affinity: Affinity, wanted: Wanted<'_>) -> Option<u16> {
+    fn by_affinity(
+        &self,
+        region: &Region,
+        affinity: Affinity,
+        wanted: Wanted<'_, impl Trace>,
+    ) -> Option<u16> {
         let Selection { worker, now, .. } = *wanted.selection;
         let usable = || region.members.iter().copied().filter(|at| self.is_usable(*at, wanted));
         let load =
@@ -384,8 +456,14 @@ impl<C> ServiceState<C> {
         };
         let score = |at: u16| (at, self.score(affinity, at));
         let higher = |one: &(u16, f64), other: &(u16, f64)| one.1.total_cmp(&other.1);
+        let first = usable().map(score).max_by(higher)?.0;
+        if has_room(first) {
+            wanted.trace.note(Step::Key(first));
+            return Some(first);
+        }
+        wanted.trace.note(Step::KeyFull(first));
         let best = usable().filter(|at| has_room(*at)).map(score).max_by(higher);
-        best.or_else(|| usable().map(score).max_by(higher)).map(|(at, _)| at)
+        Some(best.map_or(first, |(at, _)| at))
     }
 
     fn score(&self, affinity: Affinity, at: u16) -> f64 {

@@ -13,6 +13,7 @@ use crate::pool::Usage;
 use crate::retry::BudgetConfig;
 
 mod breaker;
+mod explain;
 mod failover;
 mod simulation;
 

@@ -94,6 +94,7 @@ pub(crate) async fn execute(
         | Request::Reload
         | Request::Drain
         | Request::UpstreamList
+        | Request::UpstreamExplain { .. }
         | Request::UpstreamOverride { .. }
         | Request::TarpitList
         | Request::TarpitRelease { .. }

@@ -30,7 +30,9 @@ pub(crate) use self::{
     state::{AdminState, Ready},
 };
 use self::{
-    protocol::{AdminError, Certificate, Held, Overridden, OverrideTo, Reloaded, Status, Upstream},
+    protocol::{
+        AdminError, Certificate, ExplainedChoice, Held, Overridden, OverrideTo, Reloaded, Status, Upstream,
+    },
     socket::AdminSocket,
 };
 
@@ -56,6 +58,9 @@ pub(crate) trait Control: Send + Sync + 'static {
 
     /// The services with their endpoints.
     fn upstreams(&self) -> Vec<Upstream>;
+
+    /// Which endpoint of a service a request would get now, and why.
+    fn explain_choice(&self, service: &str, key: Option<&str>) -> Result<ExplainedChoice, AdminError>;
 
     /// Takes an endpoint out, or in again; it is in effect when this returns.
     fn override_endpoint<'a>(

@@ -10,10 +10,12 @@
 //! Times are seconds since the Unix epoch. Fields may be added to replies, so unknown ones are ignored there. In
 //! requests they are refused, so that nothing is done that was meant otherwise.
 
+mod choice;
 mod running;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::choice::{ExplainedChoice, ExplainedEndpoint, ExplainedRegion, ExplainedStep};
 pub(crate) use self::running::{
     Change, Expiry, Held, KeySet, LimitStatus, ListenerStatus, Overridden, OverrideTo, Reloaded, Status,
     Upstream, UpstreamEndpoint,
@@ -36,6 +38,13 @@ pub(crate) enum Request {
     Drain,
     /// The services with their endpoints.
     UpstreamList,
+    /// Which endpoint of a service a request would get, and why.
+    UpstreamExplain {
+        service: String,
+        /// What its hash policy yields for the request.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<String>,
+    },
     /// Takes an endpoint out, or in again.
     UpstreamOverride {
         service: String,
@@ -133,6 +142,7 @@ impl Request {
             Self::Reload => "reload",
             Self::Drain => "drain",
             Self::UpstreamList => "upstream_list",
+            Self::UpstreamExplain { .. } => "upstream_explain",
             Self::UpstreamOverride { .. } => "upstream_override",
             Self::TarpitList => "tarpit_list",
             Self::TarpitRelease { .. } => "tarpit_release",
@@ -160,7 +170,7 @@ impl Request {
 }
 
 /// The replies.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Reply {
     Ok(Answer),
@@ -172,7 +182,7 @@ pub(crate) enum Reply {
 }
 
 /// The result of a successful request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
     Done,
@@ -180,6 +190,7 @@ pub(crate) enum Answer {
     Reloaded(Reloaded),
     Certificates(Vec<Certificate>),
     Upstreams(Vec<Upstream>),
+    Choice(Box<ExplainedChoice>),
     Overridden(Overridden),
     Held(Vec<Held>),
     Released { requests: u64 },

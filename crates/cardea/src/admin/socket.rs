@@ -329,6 +329,9 @@ async fn answer(
             Ok(Answer::Done)
         }
         Request::UpstreamList => Ok(Answer::Upstreams(control.upstreams())),
+        Request::UpstreamExplain { service, key } => {
+            control.explain_choice(&service, key.as_deref()).map(|choice| Answer::Choice(Box::new(choice)))
+        }
         Request::UpstreamOverride { service, endpoint, to } => {
             control.override_endpoint(&service, &endpoint, to).await.map(Answer::Overridden)
         }

@@ -174,6 +174,14 @@ impl Control for Fake {
         Vec::new()
     }
 
+    fn explain_choice(
+        &self,
+        service: &str,
+        _: Option<&str>,
+    ) -> Result<super::protocol::ExplainedChoice, AdminError> {
+        Err(AdminError::new(Code::NotFound, format!("there is no service {service:?}")))
+    }
+
     fn override_endpoint<'a>(
         &'a self,
         service: &'a str,

@@ -1,5 +1,7 @@
 //! `cardea upstream`: the endpoints of the running gateway's services, and overrides of their health.
 
+mod explain;
+
 use super::{
     Failure,
     backend::unexpected,
@@ -12,7 +14,7 @@ use crate::{
         Connection,
         protocol::{Answer, Overridden, OverrideTo, Reply, Request, Upstream, UpstreamEndpoint},
     },
-    cli::{EndpointArgs, Exit, Output, UpstreamArgs, UpstreamCommand},
+    cli::{EndpointArgs, Exit, ExplainChoiceArgs, Output, UpstreamArgs, UpstreamCommand},
 };
 
 /// Runs `cardea upstream`.
@@ -30,6 +32,20 @@ fn carry_out(arguments: &UpstreamArgs, output: &mut Output) -> Result<Exit, Fail
                 output.json(&upstreams)?;
             } else {
                 output.text(&table(&upstreams))?;
+            }
+            return Ok(Exit::Success);
+        }
+        UpstreamCommand::Explain(ExplainChoiceArgs { service, key }) => {
+            let request = Request::UpstreamExplain { service: service.clone(), key: key.clone() };
+            let explained = match gateway.call(&request)? {
+                Reply::Ok(Answer::Choice(explained)) => explained,
+                Reply::Error(refusal) => return Err(refusal.into()),
+                _ => return Err(unexpected()),
+            };
+            if arguments.common.json {
+                output.json(&explained)?;
+            } else {
+                output.text(&explain::text(&explained))?;
             }
             return Ok(Exit::Success);
         }

@@ -18,8 +18,8 @@ use crate::{
     admin::{
         Control, ControlFuture, Ready,
         protocol::{
-            AdminError, Certificate, CertificateState, Expiry, Held, KeySet, LimitStatus, ListenerStatus,
-            Overridden, OverrideTo, Reloaded, Status, Upstream,
+            AdminError, Certificate, CertificateState, Expiry, ExplainedChoice, Held, KeySet, LimitStatus,
+            ListenerStatus, Overridden, OverrideTo, Reloaded, Status, Upstream,
         },
         tarpit,
     },
@@ -132,6 +132,10 @@ impl Control for Server {
         let now = self.gateway.clock.precise().mono;
         let services = self.gateway.model().services.clone();
         services.iter().map(|service| upstreams::shown(&service.live.state().stats(), now)).collect()
+    }
+
+    fn explain_choice(&self, service: &str, key: Option<&str>) -> Result<ExplainedChoice, AdminError> {
+        Self::explain_choice(self, service, key)
     }
 
     fn override_endpoint<'a>(

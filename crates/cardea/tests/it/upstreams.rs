@@ -49,6 +49,14 @@ fn an_endpoint_is_drained_and_enabled_and_a_reload_changes_neither() {
         (ran.code, ran.stdout.trim()),
         (Some(0), &*format!("{first} is drained; no requests are left there"))
     );
+    let explained = folder.run(&["upstream", "explain", "two", "--json"]).json();
+    assert_eq!(explained["chosen"], *second, "{explained}");
+    assert_eq!(explained["endpoints"][0]["obstacle"], "taken_out");
+    assert!(explained["endpoints"][1]["obstacle"].is_null());
+    assert_eq!(explained["regions"][1]["share"], 1.0, "{explained}");
+    let text = folder.run(&["upstream", "explain", "two"]).stdout;
+    assert!(text.contains("no: the operator has taken it out"), "{text}");
+    assert!(text.ends_with(&format!("chosen: {second}\n")), "{text}");
     let before = one.arrivals().len();
     for request in 0..20 {
         assert_eq!(connection.get(&format!("/two/{request}")).unwrap().status, 200);

@@ -98,6 +98,7 @@ pub(crate) struct CertificatesArgs {
 #[command(after_help = "\
 Examples:
   cardea upstream list
+  cardea upstream explain orders                 the endpoint that a request would get, and why
   cardea upstream drain orders 10.0.0.1:8080     no new requests; those under way end
   cardea upstream disable orders 10.0.0.1:8080   also no checks, and idle connections are closed
   cardea upstream enable orders 10.0.0.1:8080    its health decides again
@@ -115,12 +116,29 @@ pub(crate) struct UpstreamArgs {
 pub(crate) enum UpstreamCommand {
     /// Show all endpoints with their state and its cause, requests in flight and response time.
     List,
+    /// Show which endpoint of a service a request would get now, and why.
+    ///
+    /// It is chosen as for a request, from the state of the running gateway: by regions with their round trips, bands and
+    /// shares, by health and limits, and by load. Nothing is sent or counted. As endpoints are drawn at random, another request
+    /// may get another one.
+    Explain(ExplainChoiceArgs),
     /// Send an endpoint no new requests. Those under way end, and its checks go on.
     Drain(EndpointArgs),
     /// Send an endpoint no new requests, close its idle connections and do not check it.
     Disable(EndpointArgs),
     /// End the override of an endpoint.
     Enable(EndpointArgs),
+}
+
+/// A request to a service.
+#[derive(Debug, Args)]
+pub(crate) struct ExplainChoiceArgs {
+    /// The name of the service.
+    #[arg(value_name = "SERVICE")]
+    pub(crate) service: String,
+    /// What the service's hash_policy yields for the request. Default: nothing, so that any endpoint may be chosen.
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key: Option<String>,
 }
 
 /// An endpoint of a service.
