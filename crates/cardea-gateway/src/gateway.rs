@@ -277,6 +277,12 @@ impl Gateway {
         self.streams.len()
     }
 
+    /// Ends the streams whose caller's right has just ended. When this returns they pass nothing on, unless workers lack the
+    /// processor time to look within a second.
+    pub async fn settle_streams(&self) {
+        self.streams.settle(self).await;
+    }
+
     /// What the process holds for messages under way, in bytes; a gauge.
     #[must_use]
     pub fn buffered_bytes(&self) -> usize {

@@ -20,7 +20,7 @@ use cardea_clock::{Mono, Timestamp, Wall};
 use cardea_identity::{Lapse, VerdictRef};
 use cardea_tls::ClientAuthority;
 use slab::Slab;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::{
     client_certificate,
@@ -38,6 +38,10 @@ const LOOK_EVERY: Duration = relief::TICK;
 
 /// The bound of memory is enforced at most so often: to see what connections hold, all are looked at.
 const RELIEVE_EVERY: Duration = Duration::from_millis(5);
+
+/// How long [`Streams::settle`] waits for streams to be judged, and how often it looks whether they are.
+const SETTLE_MAX: Duration = Duration::from_secs(1);
+const SETTLE_EVERY: Duration = Duration::from_millis(2);
 
 /// A stream is stalled once the other side has taken nothing of it for so long.
 const STALLED_AFTER: Duration = Duration::from_millis(250);
@@ -295,6 +299,22 @@ impl Streams {
         }
     }
 
+    /// Has the streams judged that may have to end. Returns when they are, or after [`SETTLE_MAX`] where workers lack processor
+    /// time. A stream that has to end passes nothing on from then on.
+    pub(crate) async fn settle(&self, gateway: &Gateway) {
+        self.look(gateway);
+        let judged = async {
+            while self
+                .shards
+                .iter()
+                .any(|shard| lock(shard).places.iter().any(|(_, place)| place.is_called()))
+            {
+                sleep(SETTLE_EVERY).await;
+            }
+        };
+        let _ = timeout(SETTLE_MAX, judged).await;
+    }
+
     /// Calls the streams that may have to end.
     fn look(&self, gateway: &Gateway) {
         if self.len() == 0 {
@@ -439,6 +459,11 @@ impl Place {
 
     fn due_wall(&self) -> Wall {
         self.not_after.min(self.certificate_end)
+    }
+
+    /// Whether the stream was called and has not been judged since.
+    fn is_called(&self) -> bool {
+        self.called.load(Relaxed)
     }
 
     fn call(&self) {

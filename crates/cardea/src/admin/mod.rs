@@ -82,6 +82,9 @@ pub(crate) trait Control: Send + Sync + 'static {
     /// Orders the certificate of a host; returns whether it has one from an authority.
     fn renew_certificate<'a>(&'a self, host: &'a str) -> ControlFuture<'a, Result<bool>>;
 
+    /// Ends the streams of clients that have just lost their rights, before the command returns.
+    fn settle_streams(&self) -> ControlFuture<'_, ()>;
+
     /// Publishes changed keys of the authorization server to the verifier, before the command returns.
     fn keys_changed(&self) -> Result<()>;
 }

@@ -162,6 +162,11 @@ impl Request {
         }
     }
 
+    /// Whether a client's rights may have ended afterwards.
+    pub(crate) const fn revokes(&self) -> bool {
+        matches!(self, Self::ClientDisable { .. } | Self::ClientDelete { .. })
+    }
+
     /// Whether the published keys may have changed afterwards.
     pub(crate) fn changes_keys(&self) -> bool {
         // A list reads the store, where another process may have changed them.

@@ -355,9 +355,12 @@ async fn answer(
                 let message = "the running gateway has no [authorization_server] in its configuration";
                 return Err(AdminError::new(Code::NoAuthorizationServer, message));
             };
-            let changes_keys = request.changes_keys();
+            let (changes_keys, revokes) = (request.changes_keys(), request.revokes());
             let progress = |clients| _ = tell.try_send(clients);
             let result = execute(&issuer, request, &progress, control.now()).await;
+            if revokes {
+                control.settle_streams().await;
+            }
             if changes_keys {
                 // Even after a failure midway, the keys may have changed.
                 control

@@ -139,6 +139,10 @@ impl Fake {
 }
 
 impl Control for Fake {
+    fn settle_streams(&self) -> ControlFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
     fn now(&self) -> Timestamp {
         self.clock.precise()
     }

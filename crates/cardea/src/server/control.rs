@@ -124,6 +124,10 @@ impl Control for Server {
         Box::pin(Self::reload(self))
     }
 
+    fn settle_streams(&self) -> ControlFuture<'_, ()> {
+        Box::pin(self.gateway.settle_streams())
+    }
+
     fn drain(&self) -> ControlFuture<'_, ()> {
         Box::pin(async move { self.request_drain() })
     }

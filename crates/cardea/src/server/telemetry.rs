@@ -59,7 +59,13 @@ static STREAMS: GaugeDef<0> = GaugeDef::new(
 static BUFFERED: GaugeDef<0> = GaugeDef::new(
     "cardea_buffered_bytes",
     "Memory for messages in progress: data that one side has sent and the other has not yet received, and incomplete \
-     heads. Bounded by limits.buffered_bytes_max.",
+     heads. Bounded by limits.buffered_bytes_max. Each thread reports in steps of 256 KiB, or less with a small bound, so the \
+     value is inexact by up to a step for each worker, also without any connection.",
+    [],
+);
+static REPLAY: GaugeDef<0> = GaugeDef::new(
+    "cardea_replay_buffered_bytes",
+    "Parts of request bodies that are kept to be sent again, in bytes. Bounded by limits.replay_total_bytes_max.",
     [],
 );
 static RESOURCES: GaugeDef<1> = GaugeDef::new(
@@ -143,6 +149,7 @@ static BUILD: &[Definition] = &[BUILD_INFO.definition()];
 static RUNNING: &[Definition] = &[
     STREAMS.definition(),
     BUFFERED.definition(),
+    REPLAY.definition(),
     RESOURCES.definition(),
     PRESSURE.definition(),
     LATE_REFRESHES.definition(),
@@ -216,6 +223,8 @@ pub(super) fn register(
             samples.push(&[resource.as_str()], f64::from(gateway.pressure.stage(resource) as u8));
         }
     });
+    let replay = Arc::clone(&gateway.replay_budget);
+    registry.collect_gauge(&REPLAY, move |samples| samples.push(&[], replay.used() as f64));
     registry.collect_gauge(
         &VERDICTS,
         of(gateway, |model, samples| samples.push(&[], model.authenticator.verdicts() as f64)),

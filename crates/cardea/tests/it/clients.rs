@@ -1,16 +1,21 @@
 //! Clients of the authorization server: what was acknowledged holds, whatever happens to the process.
 
 use std::{
+    io::{BufReader, Read as _, Write as _},
+    net::{SocketAddr, TcpListener},
     os::unix::fs::PermissionsExt as _,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc,
     },
 };
 
 use nix::sys::signal::Signal;
 
-use crate::support::{Connection, Folder, Server, folder::Settings, until};
+use crate::support::{
+    Connection, Folder, Server, WAIT_MAX, client::HOST, folder::Settings, until, wire::read_head,
+};
 
 /// A token of a client that may have one.
 fn token(connection: &mut Connection, client: &(String, String)) -> String {
@@ -143,5 +148,72 @@ fn every_acknowledged_client_survives_a_kill() {
         token(&mut connection, client);
     }
     assert!(checked >= 20, "{checked}");
+    server.stop();
+}
+
+const UPGRADE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\n\
+    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n";
+const SWITCHING: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+    Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+/// A text frame with the message `hi` (RFC 6455 §5.2). It is masked with zeros.
+const MESSAGE: [u8; 8] = [0x81, 0x82, 0, 0, 0, 0, b'h', b'i'];
+
+/// Opens a WebSocket at each connection, and tells what comes in it; an empty piece at its end.
+fn start_websockets() -> (SocketAddr, mpsc::Receiver<Vec<u8>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let tell = tell.clone();
+            std::thread::spawn(move || {
+                let mut reader = BufReader::new(stream.try_clone().unwrap());
+                read_head(&mut reader).unwrap().unwrap();
+                stream.write_all(SWITCHING.as_bytes()).unwrap();
+                let mut piece = [0; 1024];
+                loop {
+                    let count = reader.read(&mut piece).unwrap_or(0);
+                    if tell.send(piece[..count].to_vec()).is_err() || count == 0 {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    (address, told)
+}
+
+#[test]
+fn a_websocket_carries_nothing_more_once_its_client_is_disabled_or_deleted() {
+    let (address, told) = start_websockets();
+    let more = format!(
+        "\n[[service]]\nname = \"chat\"\n\n[[service.endpoint]]\naddress = \"{address}\"\n\n\
+         [[route]]\nname = \"chat\"\npath = \"/chat\"\nauth = {{ issuer = \"own\", scopes = [\"read\"] }}\nservice = \"chat\"\n"
+    );
+    let folder = Folder::new(&Settings { more, ..Settings::with_cheap_hashes() });
+    let server = Server::start(&folder);
+    for command in ["disable", "delete"] {
+        for round in 0..3 {
+            let client = folder.create_client(&format!("{command}-{round}"));
+            let mut connection = server.connect();
+            let token = token(&mut connection, &client);
+            let head = format!(
+                "GET /chat HTTP/1.1\r\nHost: {HOST}\r\nAuthorization: Bearer {token}\r\n{UPGRADE}\r\n"
+            );
+            connection.send(head.as_bytes()).unwrap();
+            assert!(connection.head().unwrap().unwrap().first.contains(" 101 "));
+            connection.send(&MESSAGE).unwrap();
+            assert_eq!(told.recv_timeout(WAIT_MAX).unwrap(), MESSAGE, "the control");
+            let ran = folder.run(&["client", command, &client.0]);
+            assert_eq!(ran.code, Some(0), "{ran:?}");
+            // The gateway may have closed the connection already.
+            let _ = connection.send(&MESSAGE);
+            let rest: Vec<u8> = told.iter().take_while(|piece| !piece.is_empty()).flatten().collect();
+            // A close frame of the gateway, and no message.
+            assert!(rest.first().is_none_or(|first| *first == 0x88), "{rest:?}");
+            assert!(!rest.ends_with(b"hi"), "{rest:?}");
+        }
+    }
     server.stop();
 }

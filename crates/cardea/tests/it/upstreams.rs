@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Folder, Origin, Server, folder::Settings, metrics::Metrics, until};
+use crate::support::{Folder, Origin, Server, client::HOST, folder::Settings, metrics::Metrics, until};
 
 /// A service with two endpoints, both of which are checked.
 fn two(one: &Origin, other: &Origin) -> Settings {
@@ -145,5 +145,23 @@ fn failed_handshakes_with_a_service_do_not_fill_the_log() {
     // One for each service, and few more where the requests took longer than ten seconds.
     assert!((2..=8).contains(&warnings), "{log}");
     drop(connection);
+    server.stop();
+}
+
+#[test]
+fn what_is_kept_for_retries_is_shown() {
+    let origin = Origin::start();
+    let folder = Folder::new(&Settings { origin: Some(origin.address), ..Settings::default() });
+    let server = Server::start(&folder);
+    let kept = || Metrics::of(&server).get("cardea_replay_buffered_bytes{}");
+    assert_eq!(kept(), Some(0.0));
+    let mut connection = server.connect();
+    let body = "b".repeat(10_000);
+    let head = format!("PUT /origin/slow HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: {}\r\n\r\n", body.len());
+    connection.send(format!("{head}{body}").as_bytes()).unwrap();
+    until("the body is kept", || (kept() == Some(10_000.0)).then_some(()));
+    origin.release();
+    assert_eq!(connection.answer().unwrap().unwrap().status, 200);
+    until("it is let go", || (kept() == Some(0.0)).then_some(()));
     server.stop();
 }
