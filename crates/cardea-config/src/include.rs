@@ -60,6 +60,9 @@ impl Reader<'_> {
         self.document.incomplete = true;
         let remedy = match error.kind() {
             io::ErrorKind::NotFound => "name the file with --config, or write a first one: cardea init",
+            io::ErrorKind::InvalidInput => {
+                "write the configuration to a file, and name that with --config: a reload reads it again"
+            }
             _ => "name a readable TOML file with --config",
         };
         self.problems.add(Location { file, offset: 0 }, format!("cannot read the file: {error}"), remedy);
@@ -202,10 +205,6 @@ fn location(file: u32, offset: usize) -> Location {
 /// Reads an included file. An empty one is an error: an editor may be about to write it, and what it contained, such as a
 /// policy, must not disappear meanwhile.
 fn read_included(path: &Path) -> io::Result<String> {
-    // Before it is opened, because opening a pipe waits for its writer.
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-    }
     let text = read_text(path)?;
     if text.is_empty() {
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it is empty"));
@@ -214,8 +213,11 @@ fn read_included(path: &Path) -> io::Result<String> {
 }
 
 fn read_text(path: &Path) -> io::Result<String> {
+    // Before it is opened, because opening a pipe waits for its writer. Its content could not be read again either.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
     let mut text = String::new();
-    // A pipe (`--config <(…)`) is allowed, and its size is unknown.
     fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
     if text.len() as u64 > FILE_BYTES_MAX {
         let message = format!("more than the {FILE_BYTES_MAX} octets that a configuration file may have");

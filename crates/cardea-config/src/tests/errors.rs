@@ -160,6 +160,24 @@ fn an_included_file_is_regular_and_not_empty() {
 }
 
 #[test]
+fn a_configuration_is_a_regular_file() {
+    let fixture = Fixture::new(LEAST);
+    let path = fixture.folder.path().join("cardea.toml");
+    std::fs::remove_file(&path).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(made.unwrap().success());
+    let problems = fixture.problems();
+    assert!(
+        problems.iter().any(|problem| {
+            problem.contains("cardea.toml")
+                && problem.contains("not a regular file")
+                && problem.contains("write the configuration to a file")
+        }),
+        "{problems:#?}"
+    );
+}
+
+#[test]
 fn a_value_that_is_set_in_two_files_names_both() {
     let problems = Fixture::new(&format!("include = [\"b.toml\"]\n[log]\nlevel = \"info\"\n{LEAST}"))
         .file("b.toml", "include = []\n[log]\nlevel = \"warn\"\n")
