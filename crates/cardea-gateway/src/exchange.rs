@@ -187,6 +187,8 @@ pub struct Exchange {
     pub peer_trusted: bool,
     /// Whether it came before the TLS handshake was done, and is carried before that.
     pub(crate) early_data: bool,
+    /// Whether it came as an extended CONNECT, in place of an upgrade to WebSocket.
+    pub(crate) extended_connect: bool,
     /// Whether an upgrade to WebSocket is asked for.
     pub(crate) upgrade: bool,
     /// Whether it is a gRPC call, whose end has a status in trailers.
@@ -294,6 +296,7 @@ impl Exchange {
         self.certificate_holds = false;
         self.peer_trusted = false;
         self.early_data = false;
+        self.extended_connect = false;
         self.upgrade = false;
         self.is_grpc = false;
         self.client_deadline = Mono::MAX;
@@ -334,6 +337,7 @@ impl Exchange {
         anew.started = at;
         anew.scheme = self.scheme;
         anew.early_data = self.early_data;
+        anew.extended_connect = self.extended_connect;
         anew.connection.clone_from(&self.connection);
         anew.model = Some(model.clone());
         anew.verdict.clone_from(&self.verdict);
@@ -469,6 +473,7 @@ impl Default for Exchange {
             certificate_holds: false,
             peer_trusted: false,
             early_data: false,
+            extended_connect: false,
             upgrade: false,
             is_grpc: false,
             client_deadline: Mono::MAX,

@@ -19,7 +19,7 @@ use crate::{
 ///
 /// A head that is refused for what `Connection` names loses all the rest of it too.
 pub(crate) fn settle(model: &Model, exchange: &mut Exchange) -> Result<(), Reason> {
-    exchange.upgrade = upgrade_websocket(&exchange.head);
+    exchange.upgrade = exchange.extended_connect || upgrade_websocket(&exchange.head);
     let stripped = strip_connection(exchange);
     let fields = &mut exchange.head.fields;
     strip_lookalikes(fields);

@@ -31,6 +31,8 @@ pub enum Reason {
     ExpectationFailed,
     /// A WebSocket in a version other than 13, or none (RFC 6455 §4.4).
     WebSocketVersion,
+    /// What an extended CONNECT asks for has answered without opening a WebSocket.
+    WebSocketRefused,
     /// The authority belongs to another trust domain than the connection (RFC 9110 §15.5.20).
     MisdirectedRequest,
     /// The authority's host requires a client certificate that the connection was not asked for, whatever it is
@@ -127,6 +129,7 @@ impl Reason {
             Self::BodyTooLarge => "request_body_too_large",
             Self::ExpectationFailed => "expectation_failed",
             Self::WebSocketVersion => "websocket_version_unsupported",
+            Self::WebSocketRefused => "websocket_refused",
             Self::MisdirectedRequest => "misdirected_request",
             Self::ClientCertificateUnasked => "client_certificate_unasked",
             Self::RouteNotFound => "route_not_found",
@@ -207,7 +210,10 @@ impl Reason {
             // Not a code of the RFCs: what nginx logs for this, and never sent.
             Self::ClientAborted => 499,
             Self::BuiltInFailed => 500,
-            Self::ConnectFailed | Self::ServiceAborted | Self::ServiceMalformed(_) => 502,
+            Self::WebSocketRefused
+            | Self::ConnectFailed
+            | Self::ServiceAborted
+            | Self::ServiceMalformed(_) => 502,
             Self::KeysUnavailable
             | Self::NoEndpoint
             | Self::EndpointsFull
@@ -253,6 +259,7 @@ impl Reason {
             Self::BodyTooLarge => "The request's body is larger than this resource allows.",
             Self::ExpectationFailed => "The expectation can't be met.",
             Self::WebSocketVersion => "A WebSocket is opened with version 13 of the protocol.",
+            Self::WebSocketRefused => "The resource opens no WebSocket.",
             Self::MisdirectedRequest => {
                 "This connection does not serve that authority; open another connection."
             }

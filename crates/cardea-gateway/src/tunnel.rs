@@ -1,7 +1,8 @@
-//! Carries bytes both ways after a `101 Switching Protocols` (RFC 9110 §7.8), which only a WebSocket is given.
+//! Carries bytes both ways after a `101 Switching Protocols` (RFC 9110 §7.8) or an extended CONNECT (RFC 8441), which only a
+//! WebSocket is given.
 
 use std::{
-    io::IoSlice,
+    io::{self, IoSlice},
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -23,6 +24,39 @@ const IDLE: Duration = Duration::from_secs(3_600);
 
 /// How long the rest of a frame is waited for before a close frame of ours, and the client to take it.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
+
+/// An end of a tunnel: a connection, or a stream on one.
+pub(crate) trait End {
+    /// See [`Transport::poll_recv`].
+    fn poll_recv(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>>;
+
+    /// Sends as much of `bytes` as the peer takes now; ready with that count.
+    fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
+
+    /// See [`Transport::poll_flush`].
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Says that nothing more will be sent.
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+}
+
+impl End for Transport {
+    fn poll_recv(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
+        Self::poll_recv(self, cx, buffer)
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Self::poll_send(self, cx, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Self::poll_flush(self, cx)
+    }
+
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Self::poll_shutdown(self, cx)
+    }
+}
 
 /// How a tunnel ended.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +82,7 @@ struct Way {
 /// Runs until both sides have ended, one fails, nothing moves for an hour, or the client's right ends: then it is told
 /// by a close frame between two of the service's.
 pub(crate) async fn run(
-    client: &mut Transport,
+    client: &mut impl End,
     from_client: &mut Buffer,
     mut preface: Vec<u8>,
     upstream: Tunnel,
@@ -65,7 +99,7 @@ pub(crate) async fn run(
             return Poll::Ready(Some(end));
         }
         while !preface.is_empty() {
-            match client.poll_send(cx, &[IoSlice::new(&preface)]) {
+            match client.poll_send(cx, &preface) {
                 Poll::Ready(Ok(sent)) => drop(preface.drain(..sent.min(preface.len()))),
                 Poll::Ready(Err(_)) => return Poll::Ready(None),
                 Poll::Pending => return timer.poll_until(cx, deadline).map(|_| None),
@@ -114,9 +148,9 @@ impl Way {
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        from: &mut Transport,
+        from: &mut impl End,
         buffer: &mut Buffer,
-        to: &mut Transport,
+        to: &mut impl End,
     ) -> Poll<Result<(), ()>> {
         loop {
             while !buffer.is_empty() {
@@ -151,9 +185,9 @@ impl Way {
     fn poll_finish(
         &mut self,
         cx: &mut Context<'_>,
-        from: &mut Transport,
+        from: &mut impl End,
         buffer: &mut Buffer,
-        to: &mut Transport,
+        to: &mut impl End,
     ) -> Poll<Result<(), ()>> {
         while !self.frames.is_at_boundary() {
             if buffer.is_empty() && !matches!(ready!(from.poll_recv(cx, buffer)), Ok(1..)) {
@@ -171,11 +205,11 @@ impl Way {
         cx: &mut Context<'_>,
         buffer: &mut Buffer,
         limit: usize,
-        to: &mut Transport,
+        to: &mut impl End,
     ) -> Poll<Result<(), ()>> {
         let bytes = buffer.filled();
         let bytes = bytes.get(..limit.min(bytes.len())).unwrap_or_default();
-        let sent = ready!(to.poll_send(cx, &[IoSlice::new(bytes)])).map_err(drop)?;
+        let sent = ready!(to.poll_send(cx, bytes)).map_err(drop)?;
         self.frames.advance(bytes.get(..sent).unwrap_or_default());
         buffer.consume(sent);
         self.bytes += sent as u64;
@@ -195,13 +229,13 @@ impl Goodbye {
     }
 
     /// Ready once the receiver has it, or another one.
-    fn poll(&mut self, cx: &mut Context<'_>, way: &Way, to: &mut Transport) -> Poll<Result<(), ()>> {
+    fn poll(&mut self, cx: &mut Context<'_>, way: &Way, to: &mut impl End) -> Poll<Result<(), ()>> {
         if way.shut {
             return Poll::Ready(Ok(()));
         }
         let frame = if way.frames.is_closed() { &[] } else { self.frame.as_slice() };
         while let Some(left) = frame.get(self.sent..).filter(|left| !left.is_empty()) {
-            self.sent += ready!(to.poll_send(cx, &[IoSlice::new(left)])).map_err(drop)?;
+            self.sent += ready!(to.poll_send(cx, left)).map_err(drop)?;
         }
         to.poll_flush(cx).map_err(drop)
     }

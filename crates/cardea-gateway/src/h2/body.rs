@@ -43,6 +43,13 @@ impl RequestBody {
         }
     }
 
+    /// What comes from now on is no body: it has neither a length nor a limit.
+    pub(super) const fn begin_tunnel(&mut self) {
+        self.ended = false;
+        self.stated = None;
+        self.limit = u64::MAX;
+    }
+
     pub(super) const fn found(&self) -> u64 {
         self.found
     }

@@ -245,6 +245,7 @@ fn config(model: &Model, scheme: Scheme) -> Config {
         head_timeout: model.timeouts.request_head,
         settings_timeout: model.timeouts.request_head,
         output_bytes_max: OUTPUT_BYTES_MAX,
+        connect_protocol: true,
         ..Config::default()
     }
 }
@@ -285,7 +286,9 @@ fn handle(
     now: Mono,
 ) -> Result<(), ConnectionError> {
     let (stream, opening) = match event {
-        Event::Head { stream, end_stream, .. } => (stream, Opening::Accepted { has_ended: end_stream }),
+        Event::Head { stream, end_stream, protocol } => {
+            (stream, Opening::Accepted { has_ended: end_stream, protocol })
+        }
         Event::Refused { stream, error } => (stream, Opening::Refused(error)),
         Event::Data { stream, bytes, end_stream } => {
             if let Some(entry) = state.streams.get_mut(&stream) {
@@ -327,7 +330,7 @@ fn handle(
         shared.facts.activity.resume();
     }
     let entry = state.streams.entry(stream).or_default();
-    entry.has_ended = matches!(opening, Opening::Accepted { has_ended: true });
+    entry.has_ended = matches!(opening, Opening::Accepted { has_ended: true, .. });
     let exchange = std::mem::replace(spare, Exchange::take());
     request::spawn(shared, stream, exchange, opening);
     Ok(())

@@ -7,6 +7,7 @@ mod request;
 mod respond;
 mod shared;
 mod stream;
+mod websocket;
 
 use std::{future::poll_fn, sync::Arc};
 

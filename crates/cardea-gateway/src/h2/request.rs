@@ -7,10 +7,14 @@ use std::{
     task::Poll,
 };
 
-use cardea_http::{BodyLength, Known, RequestError, RequestHead, h1::request_framing, h2::ErrorCode};
+use cardea_http::{
+    BodyLength, Known, RequestError, RequestHead,
+    h1::request_framing,
+    h2::{ErrorCode, Protocol},
+};
 use cardea_identity::ConnectionTokenCache;
 
-use super::{body::RequestBody, respond, shared::Shared, stream::Stream};
+use super::{body::RequestBody, respond, shared::Shared, stream::Stream, websocket};
 use crate::{
     exchange::{ConnectionFacts, Exchange},
     gateway::{Gateway, Recording},
@@ -28,8 +32,8 @@ use crate::{
 /// What came of a request when its stream was opened.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Opening {
-    /// Its head is in the exchange; whether nothing follows.
-    Accepted { has_ended: bool },
+    /// Its head is in the exchange; whether nothing follows, and the protocol of an extended CONNECT.
+    Accepted { has_ended: bool, protocol: Option<Protocol> },
     /// It is to be answered with why.
     Refused(RequestError),
 }
@@ -82,7 +86,10 @@ async fn carry(shared: &Shared, mut exchange: Box<Exchange>, stream: Stream, ope
     exchange.token = lock(&facts.token).clone();
     let mut recording = Recording::new(gateway, &mut exchange);
     let read = match opening {
-        Opening::Accepted { has_ended } => body_length(&recording.head, has_ended),
+        Opening::Accepted { has_ended, protocol: None } => body_length(&recording.head, has_ended),
+        Opening::Accepted { protocol: Some(protocol), .. } => {
+            websocket::begin(&mut recording, protocol).map(|()| BodyLength::None)
+        }
         Opening::Refused(error) => Err(Reason::from(error)),
     };
     let length = *read.as_ref().unwrap_or(&BodyLength::None);
@@ -98,8 +105,19 @@ async fn carry(shared: &Shared, mut exchange: Box<Exchange>, stream: Stream, ope
             pipeline::refuse(gateway, &reason, &mut recording)
         }
     };
+    let outcome = if websocket::is_mistakable(&outcome, &recording) {
+        pipeline::refuse(gateway, &Reason::WebSocketRefused, &mut recording)
+    } else {
+        outcome
+    };
     let held = match outcome {
         Outcome::Hold(held) => Some(held),
+        Outcome::Tunnel(head, upstream) => {
+            // Boxed, so that requests do not pay for its size.
+            let carried = websocket::carry(gateway, head, *upstream, &mut recording, &mut body, &mut timer);
+            Box::pin(carried).await;
+            None
+        }
         outcome => {
             respond::respond(gateway, outcome, &mut recording, &mut body, &mut timer).await;
             None

@@ -3,7 +3,7 @@
 use std::task::{Context, Poll};
 
 use cardea_http::{
-    Fields, Known, Version,
+    Fields, Known, ResponseHead, Version,
     grpc::{GrpcStatus, set_status},
     h2::ErrorCode,
 };
@@ -30,7 +30,6 @@ pub(super) async fn respond(
 ) {
     let mut response = match outcome {
         Outcome::Respond(response) => response,
-        // An upgrade is never asked for over HTTP/2 (RFC 9113 §8.6), so there is no tunnel to carry.
         Outcome::Close | Outcome::Hold(_) | Outcome::Tunnel(..) => {
             return body.stream.reset(ErrorCode::Cancel);
         }
@@ -40,6 +39,15 @@ pub(super) async fn respond(
     let whole = respond::respond(gateway, &mut response, exchange, &mut writer, timer).await;
     if !whole && body.stream.is_closed() {
         response.body.abandon(body);
+    }
+}
+
+/// Dates a response, if nobody else did.
+pub(super) fn set_date(gateway: &Gateway, head: &mut ResponseHead) {
+    if head.fields.get(Known::Date).is_none() {
+        let mut text = Vec::with_capacity(32);
+        date::write(gateway.clock.wall(), &mut text);
+        let _ = head.fields.append_known(Known::Date, &text);
     }
 }
 
@@ -71,11 +79,7 @@ impl ResponseSink for Writer<'_> {
     }
 
     fn begin(&mut self, response: &mut Response, has_body: bool) -> Result<(), Aborted> {
-        if response.head.fields.get(Known::Date).is_none() {
-            let mut text = Vec::with_capacity(32);
-            date::write(self.gateway.clock.wall(), &mut text);
-            let _ = response.head.fields.append_known(Known::Date, &text);
-        }
+        set_date(self.gateway, &mut response.head);
         let is_last = !has_body || matches!(response.body, ResponseBody::Empty);
         self.body.stream.send_head(&response.head, is_last)
     }

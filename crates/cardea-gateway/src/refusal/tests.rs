@@ -13,6 +13,7 @@ fn reasons() -> Vec<Reason> {
         Reason::BodyTooLarge,
         Reason::ExpectationFailed,
         Reason::WebSocketVersion,
+        Reason::WebSocketRefused,
         Reason::MisdirectedRequest,
         Reason::ClientCertificateUnasked,
         Reason::RouteNotFound,
@@ -156,6 +157,7 @@ fn every_code_is_on_the_page_and_the_page_has_no_other() {
         "crates/cardea-gateway/src/pipeline.rs",
         "crates/cardea-gateway/src/decision/normalise.rs",
         "crates/cardea-gateway/src/forward/request.rs",
+        "crates/cardea-gateway/src/h2/websocket.rs",
         "crates/cardea-gateway/src/websocket/handshake.rs",
     ] {
         codes.extend(between(&source(path), "code: \"", '"').map(str::to_owned));

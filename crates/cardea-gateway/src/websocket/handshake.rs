@@ -3,7 +3,7 @@
 //! A tunnel passes bytes that no rule sees. So both sides must have agreed on it in the way of this protocol: a service that
 //! merely repeats fields of a request has not.
 
-use aws_lc_rs::digest;
+use aws_lc_rs::{digest, rand};
 use base64::{
     Engine as _, alphabet,
     engine::{GeneralPurpose, GeneralPurposeConfig, general_purpose::STANDARD},
@@ -23,6 +23,13 @@ const KEY_BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
 );
+
+/// A key for a handshake of our own, from the randomness of the system; none if there is none.
+pub(crate) fn new_key() -> Option<String> {
+    let mut nonce = [0; 16];
+    rand::fill(&mut nonce).ok()?;
+    Some(STANDARD.encode(nonce))
+}
 
 /// Checks the version and the key of a request (RFC 6455 §4.2.1).
 ///
@@ -68,6 +75,16 @@ mod tests {
             made.append(name.as_bytes(), value.as_bytes()).unwrap();
         }
         made
+    }
+
+    #[test]
+    fn keys_of_our_own_are_valid_and_differ() {
+        let keys = [new_key().unwrap(), new_key().unwrap()];
+        assert_ne!(keys[0], keys[1]);
+        for key in &keys {
+            let request = fields(&[("sec-websocket-version", "13"), ("sec-websocket-key", key)]);
+            assert_eq!(check_request(&request), Ok(()));
+        }
     }
 
     #[test]

@@ -32,6 +32,7 @@ mod h2c;
 mod host_requirements;
 mod http2;
 mod http2_frames;
+mod http2_websocket;
 mod identity;
 mod lengths;
 mod limits;

@@ -23,27 +23,27 @@ use crate::support::{Client, Harness, Origin, Spec, certificates::Certificates, 
 const BEGUN: i64 = 1_900_000_000;
 
 /// How long the tokens of these tests live, in seconds; those of a control much longer.
-const LIFE: i64 = 300;
+pub(crate) const LIFE: i64 = 300;
 
 /// Old enough for what a reload takes away.
 const SETTLED: Duration = Duration::from_secs(2);
 
 type Socket = WebSocketStream<TcpStream>;
 
-fn manual() -> ManualClock {
+pub(crate) fn manual() -> ManualClock {
     ManualClock::new(Wall::from_unix_seconds(BEGUN))
 }
 
-fn spec(origin: &Origin, clock: &ManualClock) -> Spec {
+pub(crate) fn spec(origin: &Origin, clock: &ManualClock) -> Spec {
     Spec { clock: Some(clock.clock()), ..Spec::to(origin) }
 }
 
-fn token(gateway: &Harness, subject: &str, life: i64) -> String {
+pub(crate) fn token(gateway: &Harness, subject: &str, life: i64) -> String {
     gateway.issuer.token(BEGUN, &json!({"sub": subject, "exp": BEGUN + life}))
 }
 
 /// From the beginning to the end of a token's window.
-fn window() -> Duration {
+pub(crate) fn window() -> Duration {
     Duration::from_secs(LIFE.unsigned_abs()) + SKEW_DEFAULT
 }
 
@@ -52,7 +52,7 @@ fn authorized(request: &str, token: &str) -> String {
 }
 
 /// A service that sends back what it gets, and tells how each of its WebSockets was closed.
-async fn echo() -> (Origin, watch::Receiver<Vec<u16>>) {
+pub(crate) async fn echo() -> (Origin, watch::Receiver<Vec<u16>>) {
     let (closed, closes) = watch::channel(Vec::new());
     let origin = Origin::start(move |visit| {
         let closed = closed.clone();
