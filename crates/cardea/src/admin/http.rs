@@ -41,6 +41,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const INDEX: &str = "\
 /metrics  metrics in the Prometheus text format
 /health   200 while the process runs
+/choice/SERVICE  the endpoint of a service that a request would get now, step by step, in JSON
 /ready    200 while the gateway should get new connections, else 503 with the reasons; also lists what is degraded
 ";
 
@@ -170,7 +171,20 @@ async fn answer<B: Body>(request: &Request<B>, bound: Option<IpAddr>, state: Arc
                 Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "the metrics can't be rendered\n"),
             }
         }
-        _ => plain(StatusCode::NOT_FOUND, "not found; see /\n"),
+        path => match path.strip_prefix("/choice/") {
+            Some(service) => choice(&state, service),
+            None => plain(StatusCode::NOT_FOUND, "not found; see /\n"),
+        },
+    }
+}
+
+/// Which endpoint of a service a request would get now, and why.
+fn choice(state: &AdminState, service: &str) -> Answer {
+    match super::choice::explain(state.gateway(), service, None).map(|choice| serde_json::to_string(&choice))
+    {
+        Ok(Ok(json)) => respond(StatusCode::OK, "application/json", format!("{json}\n")),
+        Ok(Err(_)) => plain(StatusCode::INTERNAL_SERVER_ERROR, "the choice can't be written\n"),
+        Err(_) => plain(StatusCode::NOT_FOUND, "there is no such service\n"),
     }
 }
 

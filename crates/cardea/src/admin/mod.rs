@@ -1,5 +1,6 @@
 //! Administration: a TCP listener that is read only, and a Unix socket for changes.
 
+pub(crate) mod choice;
 mod connection;
 pub(crate) mod http;
 mod idle;

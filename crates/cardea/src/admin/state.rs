@@ -81,6 +81,11 @@ impl AdminState {
         hosts.iter().any(|host| host.eq_ignore_ascii_case(name))
     }
 
+    /// The gateway.
+    pub(crate) fn gateway(&self) -> &Gateway {
+        &self.gateway
+    }
+
     /// The registry of metrics.
     pub(crate) fn registry(&self) -> &Arc<Registry> {
         &self.registry

@@ -16,7 +16,7 @@ use super::{certificates, issuer::publish_keys, run::Server, telemetry, upstream
 use crate::{
     acme::SOURCE_PREFIX,
     admin::{
-        Control, ControlFuture, Ready,
+        Control, ControlFuture, Ready, choice,
         protocol::{
             AdminError, Certificate, CertificateState, Expiry, ExplainedChoice, Held, KeySet, LimitStatus,
             ListenerStatus, Overridden, OverrideTo, Reloaded, Status, Upstream,
@@ -139,7 +139,7 @@ impl Control for Server {
     }
 
     fn explain_choice(&self, service: &str, key: Option<&str>) -> Result<ExplainedChoice, AdminError> {
-        Self::explain_choice(self, service, key)
+        choice::explain(&self.gateway, service, key)
     }
 
     fn override_endpoint<'a>(

@@ -1,7 +1,5 @@
 //! The state of services and endpoints for the operator, and what the operator changes of it.
 
-mod explain;
-
 use cardea_clock::Mono;
 use cardea_upstream::{EndpointStats, Override, ServiceStats};
 

@@ -57,6 +57,15 @@ fn an_endpoint_is_drained_and_enabled_and_a_reload_changes_neither() {
     let text = folder.run(&["upstream", "explain", "two"]).stdout;
     assert!(text.contains("no: the operator has taken it out"), "{text}");
     assert!(text.ends_with(&format!("chosen: {second}\n")), "{text}");
+    let shown = |service: &str| {
+        let mut admin = crate::support::Connection::plain(server.admin).unwrap();
+        let request = format!("GET /choice/{service} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        admin.send(request.as_bytes()).unwrap();
+        admin.answer().unwrap().unwrap()
+    };
+    let by_http: Value = serde_json::from_str(&shown("two").text()).unwrap();
+    assert_eq!(by_http["chosen"], *second, "{by_http}");
+    assert_eq!(shown("three").status, 404);
     let before = one.arrivals().len();
     for request in 0..20 {
         assert_eq!(connection.get(&format!("/two/{request}")).unwrap().status, 200);

@@ -1,38 +1,33 @@
-//! How an endpoint of a service would be chosen now.
+//! How an endpoint of a service would be chosen now: for the command line by the socket, and for others by the TCP listener.
 
-use cardea_gateway::workers;
+use cardea_gateway::{gateway::Gateway, workers};
 use cardea_upstream::{
     Affinity, ChoiceExplanation, ChoiceStep, EndpointExplanation, RegionExplanation, Selection,
 };
 
-use super::super::run::Server;
-use crate::admin::protocol::{
-    AdminError, Code, ExplainedChoice, ExplainedEndpoint, ExplainedRegion, ExplainedStep,
-};
+use super::protocol::{AdminError, Code, ExplainedChoice, ExplainedEndpoint, ExplainedRegion, ExplainedStep};
 
-impl Server {
-    /// Explains the choice for an idempotent request, whose hash policy yields `key`.
-    pub(in crate::server) fn explain_choice(
-        &self,
-        service: &str,
-        key: Option<&str>,
-    ) -> Result<ExplainedChoice, AdminError> {
-        let model = self.gateway.model();
-        let Some(found) = model.services.iter().find(|known| known.name == service) else {
-            return Err(AdminError::new(Code::NotFound, format!("there is no service {service:?}")));
-        };
-        if key.is_some() && found.hash_policy.is_none() {
-            let message = format!("service {service:?} has no hash_policy, so no key leads to an endpoint");
-            return Err(AdminError::new(Code::Invalid, message));
-        }
-        let selection = Selection {
-            worker: workers::current(),
-            now: self.gateway.clock.precise_mono(),
-            affinity: key.map(|key| Affinity::of(key.as_bytes())),
-            may_be_lost: false,
-        };
-        Ok(shown(service, found.live.state().explain(&selection)))
+/// Explains the choice for an idempotent request, whose hash policy yields `key`.
+pub(crate) fn explain(
+    gateway: &Gateway,
+    service: &str,
+    key: Option<&str>,
+) -> Result<ExplainedChoice, AdminError> {
+    let model = gateway.model();
+    let Some(found) = model.services.iter().find(|known| known.name == service) else {
+        return Err(AdminError::new(Code::NotFound, format!("there is no service {service:?}")));
+    };
+    if key.is_some() && found.hash_policy.is_none() {
+        let message = format!("service {service:?} has no hash_policy, so no key leads to an endpoint");
+        return Err(AdminError::new(Code::Invalid, message));
     }
+    let selection = Selection {
+        worker: workers::current(),
+        now: gateway.clock.precise_mono(),
+        affinity: key.map(|key| Affinity::of(key.as_bytes())),
+        may_be_lost: false,
+    };
+    Ok(shown(service, found.live.state().explain(&selection)))
 }
 
 fn shown(service: &str, explained: ChoiceExplanation) -> ExplainedChoice {
