@@ -40,6 +40,7 @@ mod pool;
 mod preface;
 pub mod pressure;
 mod problem;
+mod rate;
 pub mod record;
 mod refusal;
 mod respond;

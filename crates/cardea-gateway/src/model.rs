@@ -226,6 +226,12 @@ pub struct Timeouts {
     pub response_body_idle: Duration,
     /// The whole exchange; none where `None`.
     pub request: Option<Duration>,
+    /// Bytes per second that the request's body has at least while the client is waited for; any where 0.
+    pub request_body_rate_min: u32,
+    /// Bytes per second of the response's body that the client has to take; any where 0.
+    pub response_body_rate_min: u32,
+    /// The time in which both are measured.
+    pub body_rate_window: Duration,
     /// How long a stream may go on after its token has expired.
     pub token_expiry_grace: Duration,
 }
@@ -238,6 +244,10 @@ impl Default for Timeouts {
             response_head: Duration::from_secs(30),
             response_body_idle: RESPONSE_BODY_IDLE,
             request: Some(Duration::from_secs(300)),
+            // Streams that say little for long are common; who has none sets a rate.
+            request_body_rate_min: 0,
+            response_body_rate_min: 0,
+            body_rate_window: Duration::from_secs(10),
             token_expiry_grace: Duration::ZERO,
         }
     }

@@ -25,6 +25,8 @@ pub enum Reason {
     RequestHeadTimeout,
     /// The body stopped arriving.
     RequestBodyTimeout,
+    /// The body arrived at less than the least rate.
+    RequestBodyTooSlow,
     /// The body is larger than the route allows.
     BodyTooLarge,
     /// An expectation other than `100-continue` (RFC 9110 §10.1.1).
@@ -126,6 +128,7 @@ impl Reason {
             Self::Malformed { code, .. } => code,
             Self::RequestHeadTimeout => "request_head_timeout",
             Self::RequestBodyTimeout => "request_body_timeout",
+            Self::RequestBodyTooSlow => "request_body_too_slow",
             Self::BodyTooLarge => "request_body_too_large",
             Self::ExpectationFailed => "expectation_failed",
             Self::WebSocketVersion => "websocket_version_unsupported",
@@ -193,7 +196,7 @@ impl Reason {
             | Self::ThrottleFailed => 403,
             Self::RouteNotFound => 404,
             Self::MethodNotAllowed(_) => 405,
-            Self::RequestHeadTimeout | Self::RequestBodyTimeout => 408,
+            Self::RequestHeadTimeout | Self::RequestBodyTimeout | Self::RequestBodyTooSlow => 408,
             Self::BodyTooLarge => 413,
             Self::ExpectationFailed => 417,
             Self::MisdirectedRequest | Self::ClientCertificateUnasked => 421,
@@ -256,6 +259,7 @@ impl Reason {
             Self::Malformed { .. } => "The request is malformed.",
             Self::RequestHeadTimeout => "The request's head did not arrive in time.",
             Self::RequestBodyTimeout => "The request's body stopped arriving.",
+            Self::RequestBodyTooSlow => "The request's body arrives too slowly.",
             Self::BodyTooLarge => "The request's body is larger than this resource allows.",
             Self::ExpectationFailed => "The expectation can't be met.",
             Self::WebSocketVersion => "A WebSocket is opened with version 13 of the protocol.",
@@ -320,6 +324,7 @@ impl Reason {
             Self::Malformed { .. }
                 | Self::RequestHeadTimeout
                 | Self::RequestBodyTimeout
+                | Self::RequestBodyTooSlow
                 | Self::BodyTooLarge
                 | Self::ExpectationFailed
                 | Self::ClientAborted

@@ -22,6 +22,7 @@ use crate::{
     grpc,
     memory::Ending,
     model::RESPONSE_BODY_IDLE,
+    rate::LeastRate,
     refusal::Reason,
     response::{Response, ResponseBody, has_body, set_length},
     streams::StreamWatch,
@@ -84,6 +85,8 @@ pub(crate) enum Cut {
     Service,
     /// Nothing moved for too long, or the exchange took too long.
     Stalled,
+    /// The client took less than the least rate.
+    TooSlow,
     /// The time is over that the client has set for it.
     Deadline,
     /// The right to it has ended.
@@ -101,6 +104,7 @@ impl Cut {
             Self::Client => "client_aborted",
             Self::Service => "upstream_aborted",
             Self::Stalled => "response_timeout",
+            Self::TooSlow => "response_too_slow",
             Self::Deadline => Reason::DeadlineExceeded.code(),
         }
     }
@@ -198,6 +202,7 @@ struct Pace<'g> {
     idle: Duration,
     whole: Mono,
     progress: (u64, u64),
+    rate: LeastRate,
     deadline: Mono,
 }
 
@@ -209,6 +214,9 @@ impl<'g> Pace<'g> {
             idle: route.map_or(RESPONSE_BODY_IDLE, |route| route.timeouts.response_body_idle),
             whole: route.map_or(Mono::MAX, |route| exchange.deadline(route)),
             progress: (u64::MAX, u64::MAX),
+            rate: route.map_or(LeastRate::new(0, Duration::ZERO), |route| {
+                LeastRate::new(route.timeouts.response_body_rate_min, route.timeouts.body_rate_window)
+            }),
             deadline: Mono::MAX,
         }
     }
@@ -233,6 +241,15 @@ impl<'g> Pace<'g> {
             self.deadline = timer.now().saturating_add(self.idle).min(self.whole);
         }
         self.watch.note(sink.held_bytes(), waits_for_client, moved, timer.now());
+        let Ok(look_at) = self.rate.look(sink.sent(), waits_for_client, timer.now()) else {
+            return Poll::Ready(Cut::TooSlow);
+        };
+        if look_at < self.deadline {
+            if timer.poll_until(cx, look_at).is_ready() {
+                cx.waker().wake_by_ref();
+            }
+            return Poll::Pending;
+        }
         timer
             .poll_until(cx, self.deadline)
             .map(|_| if exchange.client_deadline <= timer.now() { Cut::Deadline } else { Cut::Stalled })

@@ -154,6 +154,18 @@ section! {
         #[serde(with = "As::<Duration>")]
         #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "1d"))]
         response_body_idle: Duration => exchanges.response_body_idle;
+        /// The least rate of a request's body, in bytes per second, while the client is waited for; 408 below it. It is measured over
+        /// `body_rate_window`. 0: any. A rate ends streams of clients that send little for long.
+        #[schemars(range(min = 0, max = 1_000_000))]
+        request_body_rate_min: u32 => exchanges.request_body_rate_min;
+        /// The least rate at which a client takes a response's body, in bytes per second, while there is something for it; the
+        /// response is aborted below it. Over HTTP/2, what the connection takes counts. 0: any.
+        #[schemars(range(min = 0, max = 1_000_000))]
+        response_body_rate_min: u32 => exchanges.response_body_rate_min;
+        /// The time over which both rates are measured.
+        #[serde(with = "As::<Duration>")]
+        #[schemars(extend("x-minimum" = "1s", "x-maximum" = "5m"))]
+        body_rate_window: Duration => exchanges.body_rate_window;
         /// A whole request, from its head to the last octet of the response. Tunnels are exempt. Routes with large
         /// bodies or long streams should override it.
         #[serde(with = "As::<Option<Duration>>")]
@@ -178,6 +190,8 @@ overrides! {
     for cardea_gateway::model::Timeouts {
         request: Duration [extend("x-minimum" = "100ms", "x-maximum" = "7d")] => request;
         request_body_idle: Duration [extend("x-minimum" = "100ms", "x-maximum" = "1h")] => request_body_idle;
+        request_body_rate_min: u32 [range(min = 0, max = 1_000_000)] => request_body_rate_min;
+        response_body_rate_min: u32 [range(min = 0, max = 1_000_000)] => response_body_rate_min;
         response_head: Duration [extend("x-minimum" = "10ms", "x-maximum" = "1h")] => response_head;
         response_body_idle: Duration [extend("x-minimum" = "100ms", "x-maximum" = "1d")] => response_body_idle;
         token_expiry_grace: Duration [extend("x-maximum" = "1h")] => token_expiry_grace;

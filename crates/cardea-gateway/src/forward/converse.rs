@@ -14,6 +14,7 @@ use crate::{
     downstream::{Aborted, Downstream},
     exchange::Exchange,
     model::Timeouts,
+    rate::LeastRate,
     streams::{STREAM_AGE, StreamWatch},
     timer::Timer,
     upstream::SendError,
@@ -61,6 +62,7 @@ struct Wait<'w, 'g> {
     /// When the body must have moved on, or the response must have begun.
     deadline: Mono,
     body_bytes: u64,
+    rate: LeastRate,
     sent: bool,
     /// When the service had all of the request: what it takes from then on is its own.
     sent_at: Option<Mono>,
@@ -83,6 +85,7 @@ impl<'w, 'g> Wait<'w, 'g> {
             try_timeout: way.state.retry_config().try_timeout,
             deadline: now.saturating_add(timeouts.request_body_idle),
             body_bytes: exchange.request_body_bytes,
+            rate: LeastRate::new(timeouts.request_body_rate_min, timeouts.body_rate_window),
             sent: false,
             sent_at: None,
             continue_by: now.saturating_add(CONTINUE_WAIT),
@@ -204,6 +207,11 @@ impl<'w, 'g> Wait<'w, 'g> {
         }
     }
 
+    /// When this becomes a stream, if it is none yet.
+    fn watch_from_now(&self, now: Mono) -> Mono {
+        if now < self.watch_from { self.watch_from } else { Mono::MAX }
+    }
+
     fn poll_deadlines(
         &mut self,
         cx: &mut Context<'_>,
@@ -222,7 +230,19 @@ impl<'w, 'g> Wait<'w, 'g> {
             self.body_bytes = body_bytes;
             self.deadline = now.saturating_add(self.timeouts.request_body_idle);
         }
+        // What is kept from an earlier attempt is not the client's to send.
+        let waits_for_client = !self.sent && !attempt.is_stalled(client);
+        let Ok(look_at) = self.rate.look(body_bytes, waits_for_client, now) else {
+            return Poll::Ready(AttemptError::BodyTooSlow);
+        };
         let deadline = self.deadline.min(self.request_deadline);
+        if look_at < deadline {
+            if timer.poll_until(cx, look_at.min(self.watch_from_now(now))).is_ready() {
+                // The window is over, or it is a stream from here on.
+                cx.waker().wake_by_ref();
+            }
+            return Poll::Pending;
+        }
         if now < self.watch_from
             && timer.poll_until(cx, deadline.min(self.watch_from)).is_ready()
             && self.watch_from < deadline

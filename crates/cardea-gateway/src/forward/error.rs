@@ -59,6 +59,8 @@ pub(super) enum AttemptError {
     Body(BodyError),
     /// The client's body stopped arriving.
     BodyTimeout,
+    /// The client's body arrived at less than the least rate.
+    BodyTooSlow,
     /// The service did not give one.
     Head(HeadError),
     /// The service did not take the request, or did not answer it, in the route's time.
@@ -122,6 +124,7 @@ impl AttemptError {
             Self::ClientAborted
             | Self::Body(_)
             | Self::BodyTimeout
+            | Self::BodyTooSlow
             | Self::Timeout
             | Self::NoRoom
             | Self::Ended(_) => None,
@@ -135,6 +138,7 @@ impl From<AttemptError> for Reason {
             AttemptError::ClientAborted => Self::ClientAborted,
             AttemptError::Body(error) => Self::from(error),
             AttemptError::BodyTimeout => Self::RequestBodyTimeout,
+            AttemptError::BodyTooSlow => Self::RequestBodyTooSlow,
             AttemptError::Head(
                 HeadError::EndedBefore | HeadError::EndedAfterInformational | HeadError::EndedWithin,
             ) => Self::ServiceAborted,

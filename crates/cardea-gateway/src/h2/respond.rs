@@ -119,7 +119,7 @@ impl ResponseSink for Writer<'_> {
             Cut::Ended(TerminationReason::BuffersExhausted) => None,
             Cut::Ended(end) => Some((end.grpc_status(), end.text())),
             Cut::Deadline => Some((GrpcStatus::DeadlineExceeded, "deadline exceeded")),
-            Cut::Client | Cut::Service | Cut::Stalled => None,
+            Cut::Client | Cut::Service | Cut::Stalled | Cut::TooSlow => None,
         };
         if exchange.is_grpc
             && let Some((status, message)) = status
@@ -130,7 +130,7 @@ impl ResponseSink for Writer<'_> {
         }
         let code = match cut {
             Cut::Ended(_) | Cut::Deadline => ErrorCode::Cancel,
-            Cut::Client | Cut::Service | Cut::Stalled => ErrorCode::InternalError,
+            Cut::Client | Cut::Service | Cut::Stalled | Cut::TooSlow => ErrorCode::InternalError,
         };
         self.body.stream.reset(code);
     }

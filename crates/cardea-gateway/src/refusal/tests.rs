@@ -10,6 +10,7 @@ fn reasons() -> Vec<Reason> {
         Reason::Malformed { code: "connect_not_supported", status: 501 },
         Reason::RequestHeadTimeout,
         Reason::RequestBodyTimeout,
+        Reason::RequestBodyTooSlow,
         Reason::BodyTooLarge,
         Reason::ExpectationFailed,
         Reason::WebSocketVersion,
