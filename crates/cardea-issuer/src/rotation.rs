@@ -49,12 +49,14 @@ pub(crate) fn signing_index(activations: impl Iterator<Item = Wall>, now: Wall) 
 }
 
 /// The changes that the configuration requires at `now`, given keys in the order of activation. A key that is created
-/// now is activated at `takes_over_at`, unless it is the first.
+/// now is activated at `takes_over_at`, unless it is the first. Keys are removed by the time that is `confirmed`: a clock that is
+/// ahead for a moment must not invalidate tokens.
 pub(crate) fn plan(
     stored: &[KeyRecord],
     config: &AuthorizationServerConfig,
     takes_over_at: Wall,
     now: Wall,
+    confirmed: Wall,
 ) -> Plan {
     let mut keys = stored.to_vec();
     let Some(signing) = signing_index(keys.iter().map(|key| key.activates_at), now) else {
@@ -65,7 +67,7 @@ pub(crate) fn plan(
     let mut index = 0;
     keys.retain(|key| {
         index += 1;
-        index > signing || key.remove_at.is_none_or(|remove_at| now < remove_at)
+        index > signing || key.remove_at.is_none_or(|remove_at| confirmed < remove_at)
     });
     let newest = keys.last();
     let due = newest.is_some_and(|newest| {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use cardea_clock::{Mono, Timestamp, Wall};
+use cardea_clock::{ConfirmedWall, Mono, Timestamp, Wall};
 use cardea_store::{
     IssuerStore, KeyRecord, KeySetRecord, Revocation, SigningAlgorithm, StoreError, WriteHealth,
 };
@@ -29,6 +29,10 @@ pub(crate) const ATTEMPTS_MAX: usize = 8;
 
 /// For how long keys must have been misdated before they are corrected: a clock can be behind for a moment.
 const REDATED_AFTER: Duration = Duration::from_secs(60);
+
+/// For how long the clock must have gone evenly before keys are removed by it, and how far it may be from the monotonic clock.
+const CLOCK_CONFIRMED_AFTER: Duration = Duration::from_secs(60);
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(60);
 
 /// How often the registry's secrets are counted, for the distribution of dummy secrets.
 const COUNTED_EVERY: Duration = Duration::from_secs(60);
@@ -71,6 +75,8 @@ pub(crate) struct Changes {
     marked: Option<Wall>,
     /// Since when keys have been misdated.
     misdated_since: Option<Mono>,
+    /// How far the clock is believed where a key is removed, which can't be undone.
+    clock: ConfirmedWall,
 }
 
 /// The result of maintenance, if the store could be read.
@@ -161,6 +167,7 @@ impl AuthorizationServer {
                 published_through: None,
                 marked: None,
                 misdated_since: None,
+                clock: ConfirmedWall::new(now, CLOCK_TOLERANCE, CLOCK_CONFIRMED_AFTER),
             }),
             trusted_until: AtomicI64::new(now.wall.unix_nanos()),
             copies: RwLock::new(copies),
@@ -169,7 +176,7 @@ impl AuthorizationServer {
             metadata: ArcSwap::from_pointee(metadata),
         };
         if server.keys.load().entries.is_empty() {
-            server.rotate_if_due(now.wall).await?;
+            server.rotate_if_due(now.wall, Wall::MIN).await?;
         }
         let published = server.store.published_through().await?;
         server.trust_until(published.unwrap_or(now.wall));
@@ -344,7 +351,9 @@ impl AuthorizationServer {
         // Activations come first, because removals depend on them.
         self.keep_dated(changes, at).await?;
         self.keep_published(changes, now).await?;
-        self.rotate_if_due(now).await
+        changes.clock.observe(at);
+        let confirmed = changes.clock.latest(at.mono).unwrap_or(Wall::MIN).min(now);
+        self.rotate_if_due(now, confirmed).await
     }
 
     /// Corrects the times of keys that a clock set that was ahead, once the clock has shown another time for a while.
@@ -452,11 +461,11 @@ impl AuthorizationServer {
     }
 
     /// Applies the rotation plan to the stored keys. Only one task calls it at a time; the version of the set excludes
-    /// other processes.
-    async fn rotate_if_due(&self, now: Wall) -> Result<(), IssuerError> {
+    /// other processes. Keys are removed by the time that is `confirmed`.
+    async fn rotate_if_due(&self, now: Wall, confirmed: Wall) -> Result<(), IssuerError> {
         for _ in 0..ATTEMPTS_MAX {
             let (stored, config) = (self.load_keys().await?, self.config());
-            let plan = rotation::plan(&stored.keys, &config, self.takes_over_at(now), now);
+            let plan = rotation::plan(&stored.keys, &config, self.takes_over_at(now), now, confirmed);
             if !plan.changed && plan.create.is_none() {
                 return Ok(());
             }

@@ -19,7 +19,7 @@ fn config() -> AuthorizationServerConfig {
 
 /// The plan in which only the configuration determines how long a key is published before it signs.
 fn plan(stored: &[KeyRecord], config: &AuthorizationServerConfig, now: Wall) -> Plan {
-    super::plan(stored, config, now.saturating_add(config.key_publish_ahead), now)
+    super::plan(stored, config, now.saturating_add(config.key_publish_ahead), now, now)
 }
 
 fn at(hours: u64) -> Wall {

@@ -64,6 +64,25 @@ async fn a_clock_that_was_ahead_does_not_stop_the_rotation() {
 }
 
 #[tokio::test]
+async fn a_clock_that_is_ahead_for_a_moment_removes_no_key() {
+    let fixture = Fixture::new().await;
+    fixture.maintained_for(MINUTE * 2, Duration::from_secs(5)).await;
+    let old = fixture.signing_keys().await[0].kid.clone();
+    fixture.server.rotate_key(RotateWhen::Now, fixture.now()).await.unwrap();
+    fixture.maintained_for(Duration::from_secs(5), Duration::from_secs(5)).await;
+    fixture.clock.step_wall_forward(DAY * 3);
+    fixture.maintained_for(Duration::from_secs(20), Duration::from_secs(5)).await;
+    fixture.clock.step_wall_back(DAY * 3);
+    fixture.maintained_for(MINUTE * 2, Duration::from_secs(5)).await;
+    let keys = fixture.signing_keys().await;
+    assert!(keys.iter().any(|key| key.kid == old), "the tokens that it has signed are valid: {keys:?}");
+    // The control: it is removed when the overlap is over.
+    fixture.maintained_for(config().key_overlap + DAY, DAY / 8).await;
+    let keys = fixture.signing_keys().await;
+    assert!(keys.iter().all(|key| key.kid != old), "{keys:?}");
+}
+
+#[tokio::test]
 async fn a_first_key_of_a_clock_that_was_ahead_gets_its_successor_in_time() {
     let fixture = Fixture::new().await;
     fixture.clock.step_wall_back(DAY * 400);
