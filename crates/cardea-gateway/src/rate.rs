@@ -7,46 +7,53 @@ use std::time::Duration;
 
 use cardea_clock::Mono;
 
-/// The least rate of a body, and the window in which it is being measured.
+/// The window in which the rate of a body is being measured. Two words, since each request has one.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct LeastRate {
-    /// In a window; nothing is measured where it is 0.
-    bytes_min: u64,
-    window: Duration,
-    /// When the window began, and what had moved by then. None while the client is not waited for.
-    begun: Option<(Mono, u64)>,
+pub(crate) struct RateWindow {
+    /// When it began; never while the client is not waited for.
+    begun: Mono,
+    /// What had moved by then, in bytes.
+    before: u64,
 }
 
 /// Less has moved in a window than has to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooSlow;
 
-impl LeastRate {
-    /// So many bytes per second, in windows of this length.
-    pub(crate) fn new(bytes_per_second: u32, window: Duration) -> Self {
-        let bytes = u128::from(bytes_per_second) * window.as_millis() / 1_000;
-        Self { bytes_min: u64::try_from(bytes).unwrap_or(u64::MAX), window, begun: None }
+impl RateWindow {
+    pub(crate) const fn new() -> Self {
+        Self { begun: Mono::MAX, before: 0 }
     }
 
-    /// Notes how many bytes have moved so far, and whether the client is waited for. When to look again.
+    /// Notes how many bytes have moved so far, and whether the client is waited for. When to look again; `least` is in bytes per
+    /// second, and nothing is measured where it is 0.
     ///
     /// # Errors
-    /// If it was waited for in a whole window, in which too little has moved.
-    pub(crate) fn look(&mut self, moved: u64, waits: bool, now: Mono) -> Result<Mono, TooSlow> {
-        if self.bytes_min == 0 || !waits {
-            self.begun = None;
+    /// If the client was waited for in a whole window of this `length`, in which too little has moved.
+    pub(crate) fn look(
+        &mut self,
+        (least, length): (u32, Duration),
+        moved: u64,
+        waits: bool,
+        now: Mono,
+    ) -> Result<Mono, TooSlow> {
+        if least == 0 || !waits {
+            self.begun = Mono::MAX;
             return Ok(Mono::MAX);
         }
-        let (begun, before) = *self.begun.get_or_insert((now, moved));
-        let ends = begun.saturating_add(self.window);
+        if self.begun == Mono::MAX {
+            *self = Self { begun: now, before: moved };
+        }
+        let ends = self.begun.saturating_add(length);
         if now < ends {
             return Ok(ends);
         }
-        if moved.saturating_sub(before) < self.bytes_min {
+        let bytes = u128::from(least) * length.as_millis() / 1_000;
+        if u128::from(moved.saturating_sub(self.before)) < bytes {
             return Err(TooSlow);
         }
-        self.begun = Some((now, moved));
-        Ok(now.saturating_add(self.window))
+        *self = Self { begun: now, before: moved };
+        Ok(now.saturating_add(length))
     }
 }
 
@@ -60,28 +67,28 @@ mod tests {
 
     #[test]
     fn each_window_needs_its_bytes() {
-        let mut rate = LeastRate::new(100, Duration::from_secs(10));
-        assert_eq!(rate.look(0, true, at(0)), Ok(at(10_000)));
-        assert_eq!(rate.look(999, true, at(9_999)), Ok(at(10_000)));
-        assert_eq!(rate.look(1_000, true, at(10_000)), Ok(at(20_000)));
-        assert_eq!(rate.look(1_999, true, at(19_999)), Ok(at(20_000)));
-        assert_eq!(rate.look(1_999, true, at(20_000)), Err(TooSlow));
-        assert_eq!(rate.look(2_000, true, at(20_000)), Ok(at(30_000)));
+        let (mut rate, least) = (RateWindow::new(), (100, Duration::from_secs(10)));
+        assert_eq!(rate.look(least, 0, true, at(0)), Ok(at(10_000)));
+        assert_eq!(rate.look(least, 999, true, at(9_999)), Ok(at(10_000)));
+        assert_eq!(rate.look(least, 1_000, true, at(10_000)), Ok(at(20_000)));
+        assert_eq!(rate.look(least, 1_999, true, at(19_999)), Ok(at(20_000)));
+        assert_eq!(rate.look(least, 1_999, true, at(20_000)), Err(TooSlow));
+        assert_eq!(rate.look(least, 2_000, true, at(20_000)), Ok(at(30_000)));
     }
 
     #[test]
     fn time_in_which_the_service_is_waited_for_does_not_count() {
-        let mut rate = LeastRate::new(100, Duration::from_secs(10));
-        assert_eq!(rate.look(0, true, at(0)), Ok(at(10_000)));
-        assert_eq!(rate.look(0, false, at(9_000)), Ok(Mono::MAX));
-        assert_eq!(rate.look(0, true, at(60_000)), Ok(at(70_000)));
-        assert_eq!(rate.look(999, true, at(70_000)), Err(TooSlow));
+        let (mut rate, least) = (RateWindow::new(), (100, Duration::from_secs(10)));
+        assert_eq!(rate.look(least, 0, true, at(0)), Ok(at(10_000)));
+        assert_eq!(rate.look(least, 0, false, at(9_000)), Ok(Mono::MAX));
+        assert_eq!(rate.look(least, 0, true, at(60_000)), Ok(at(70_000)));
+        assert_eq!(rate.look(least, 999, true, at(70_000)), Err(TooSlow));
     }
 
     #[test]
     fn without_a_rate_nothing_is_too_slow() {
-        let mut rate = LeastRate::new(0, Duration::from_secs(10));
-        assert_eq!(rate.look(0, true, at(0)), Ok(Mono::MAX));
-        assert_eq!(rate.look(0, true, at(1_000_000)), Ok(Mono::MAX));
+        let (mut rate, least) = (RateWindow::new(), (0, Duration::from_secs(10)));
+        assert_eq!(rate.look(least, 0, true, at(0)), Ok(Mono::MAX));
+        assert_eq!(rate.look(least, 0, true, at(1_000_000)), Ok(Mono::MAX));
     }
 }

@@ -22,7 +22,7 @@ use crate::{
     grpc,
     memory::Ending,
     model::RESPONSE_BODY_IDLE,
-    rate::LeastRate,
+    rate::RateWindow,
     refusal::Reason,
     response::{Response, ResponseBody, has_body, set_length},
     streams::StreamWatch,
@@ -202,7 +202,7 @@ struct Pace<'g> {
     idle: Duration,
     whole: Mono,
     progress: (u64, u64),
-    rate: LeastRate,
+    rate: RateWindow,
     deadline: Mono,
 }
 
@@ -214,9 +214,7 @@ impl<'g> Pace<'g> {
             idle: route.map_or(RESPONSE_BODY_IDLE, |route| route.timeouts.response_body_idle),
             whole: route.map_or(Mono::MAX, |route| exchange.deadline(route)),
             progress: (u64::MAX, u64::MAX),
-            rate: route.map_or(LeastRate::new(0, Duration::ZERO), |route| {
-                LeastRate::new(route.timeouts.response_body_rate_min, route.timeouts.body_rate_window)
-            }),
+            rate: RateWindow::new(),
             deadline: Mono::MAX,
         }
     }
@@ -241,7 +239,10 @@ impl<'g> Pace<'g> {
             self.deadline = timer.now().saturating_add(self.idle).min(self.whole);
         }
         self.watch.note(sink.held_bytes(), waits_for_client, moved, timer.now());
-        let Ok(look_at) = self.rate.look(sink.sent(), waits_for_client, timer.now()) else {
+        let timeouts = exchange.route().map(|route| &route.timeouts);
+        let least = timeouts.map(|timeouts| (timeouts.response_body_rate_min, timeouts.body_rate_window));
+        let least = least.unwrap_or_default();
+        let Ok(look_at) = self.rate.look(least, sink.sent(), waits_for_client, timer.now()) else {
             return Poll::Ready(Cut::TooSlow);
         };
         if look_at < self.deadline {

@@ -14,7 +14,7 @@ use crate::{
     downstream::{Aborted, Downstream},
     exchange::Exchange,
     model::Timeouts,
-    rate::LeastRate,
+    rate::RateWindow,
     streams::{STREAM_AGE, StreamWatch},
     timer::Timer,
     upstream::SendError,
@@ -62,7 +62,7 @@ struct Wait<'w, 'g> {
     /// When the body must have moved on, or the response must have begun.
     deadline: Mono,
     body_bytes: u64,
-    rate: LeastRate,
+    rate: RateWindow,
     sent: bool,
     /// When the service had all of the request: what it takes from then on is its own.
     sent_at: Option<Mono>,
@@ -85,7 +85,7 @@ impl<'w, 'g> Wait<'w, 'g> {
             try_timeout: way.state.retry_config().try_timeout,
             deadline: now.saturating_add(timeouts.request_body_idle),
             body_bytes: exchange.request_body_bytes,
-            rate: LeastRate::new(timeouts.request_body_rate_min, timeouts.body_rate_window),
+            rate: RateWindow::new(),
             sent: false,
             sent_at: None,
             continue_by: now.saturating_add(CONTINUE_WAIT),
@@ -232,7 +232,8 @@ impl<'w, 'g> Wait<'w, 'g> {
         }
         // What is kept from an earlier attempt is not the client's to send.
         let waits_for_client = !self.sent && !attempt.is_stalled(client);
-        let Ok(look_at) = self.rate.look(body_bytes, waits_for_client, now) else {
+        let least = (self.timeouts.request_body_rate_min, self.timeouts.body_rate_window);
+        let Ok(look_at) = self.rate.look(least, body_bytes, waits_for_client, now) else {
             return Poll::Ready(AttemptError::BodyTooSlow);
         };
         let deadline = self.deadline.min(self.request_deadline);
