@@ -57,4 +57,5 @@ mod tarpit;
 mod throttles;
 mod tls;
 mod trailers;
+mod versions;
 mod waiting_rights;
