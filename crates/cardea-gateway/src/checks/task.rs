@@ -78,8 +78,10 @@ impl Task {
             let Some(permit) = self.share.enter(&self.endpoint, interval, &gateway.clock).await else {
                 return;
             };
+            // An endpoint that takes no new connections may still serve the old ones.
+            let usable = kept.take().filter(|_| !self.endpoint.is_ejected());
             // Boxed, as it is idle nearly all the time.
-            let (result, used) = Box::pin(self.check(&gateway, kept.take())).await;
+            let (result, used) = Box::pin(self.check(&gateway, usable)).await;
             let (config, now) = (&self.settings.config, gateway.clock.precise_mono());
             wait = self.endpoint.checked(result, config, now, self.random.draw());
             drop(permit);

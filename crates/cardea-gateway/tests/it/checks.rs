@@ -319,3 +319,24 @@ fn endpoints_that_answer_nothing_delay_no_check_of_another_service() {
         assert!(!late(&stats_of(&gateway, "good")[0]));
     });
 }
+
+#[test]
+fn checks_do_not_trust_an_old_connection_where_no_new_one_can_be_made() {
+    run(async {
+        let (leaving, other) = (Origin::ok().await, Origin::ok().await);
+        let gateway = to(&[&leaving, &other]).with(FAST).start().await;
+        let _checks = begin(&gateway);
+        is(&gateway, 0, true).await;
+        until("a kept connection", || stats(&gateway, 0).check_connections == 1).await;
+        // It accepts no more connections, and serves those that it has.
+        drop(leaving);
+        let before = passed(&stats(&gateway, 0));
+        until("checks over the old connection", || passed(&stats(&gateway, 0)) >= before + 2).await;
+        let mut client = gateway.client().await;
+        while !stats(&gateway, 0).ejected && stats(&gateway, 0).check.up == Some(true) {
+            assert_eq!(client.exchange(get("/")).await.status, 200);
+        }
+        is(&gateway, 0, false).await;
+        assert_eq!(stats(&gateway, 0).check.last, Some(CheckResult::Failed(FailureKind::Connect)));
+    });
+}
