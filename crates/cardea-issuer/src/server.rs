@@ -4,7 +4,7 @@ use std::{
     fmt,
     sync::{
         Arc, OnceLock, PoisonError, RwLock,
-        atomic::{AtomicI64, Ordering},
+        atomic::{AtomicBool, AtomicI64, Ordering},
     },
     thread,
     time::Duration,
@@ -53,6 +53,7 @@ pub struct AuthorizationServer {
     pub(crate) changes: Mutex<Changes>,
     /// Until when the set of keys that may sign is known, in nanoseconds since the Unix epoch.
     trusted_until: AtomicI64,
+    clock_has_stepped: AtomicBool,
     /// Cached copies of the key set from before the last change of the configuration.
     copies: RwLock<Copies>,
     wrapping_key: RwLock<WrappingKey>,
@@ -170,6 +171,7 @@ impl AuthorizationServer {
                 clock: ConfirmedWall::new(now, CLOCK_TOLERANCE, CLOCK_CONFIRMED_AFTER),
             }),
             trusted_until: AtomicI64::new(now.wall.unix_nanos()),
+            clock_has_stepped: AtomicBool::new(false),
             copies: RwLock::new(copies),
             wrapping_key: RwLock::new(wrapping_key),
             endpoints,
@@ -316,6 +318,13 @@ impl AuthorizationServer {
         Ok(PendingRevocations { found, _changes: changes })
     }
 
+    /// Whether the wall clock has stepped forward, by what the monotonic clock says, and has not gone on from there for long
+    /// enough to be believed.
+    #[must_use]
+    pub fn clock_has_stepped(&self) -> bool {
+        self.clock_has_stepped.load(Ordering::Relaxed)
+    }
+
     /// Maintenance, to be called every few seconds by the process that publishes the keys. It takes over changes of
     /// other processes (keys, revocations), and creates, activates and removes keys that are due. It is cheap if
     /// nothing is due.
@@ -325,6 +334,9 @@ impl AuthorizationServer {
     /// the wrapping key. The server continues with its present state; the next call tries again.
     pub async fn maintain(&self, now: Timestamp) -> Result<Maintained, IssuerError> {
         let mut changes = self.changes.lock().await;
+        changes.clock.observe(now);
+        let has_stepped = changes.clock.latest(now.mono).is_some_and(|latest| latest < now.wall);
+        self.clock_has_stepped.store(has_stepped, Ordering::Relaxed);
         self.tell_revocations(&mut changes, now.wall).await?;
         if changes.counted_at.saturating_add(COUNTED_EVERY) <= now.wall || now.wall < changes.counted_at {
             self.verifier.set_mix(&self.store.secret_mix(now.wall).await?);
@@ -351,7 +363,6 @@ impl AuthorizationServer {
         // Activations come first, because removals depend on them.
         self.keep_dated(changes, at).await?;
         self.keep_published(changes, now).await?;
-        changes.clock.observe(at);
         let confirmed = changes.clock.latest(at.mono).unwrap_or(Wall::MIN).min(now);
         self.rotate_if_due(now, confirmed).await
     }

@@ -70,16 +70,25 @@ async fn a_clock_that_is_ahead_for_a_moment_removes_no_key() {
     let old = fixture.signing_keys().await[0].kid.clone();
     fixture.server.rotate_key(RotateWhen::Now, fixture.now()).await.unwrap();
     fixture.maintained_for(Duration::from_secs(5), Duration::from_secs(5)).await;
+    assert!(!fixture.server.clock_has_stepped());
     fixture.clock.step_wall_forward(DAY * 3);
     fixture.maintained_for(Duration::from_secs(20), Duration::from_secs(5)).await;
+    assert!(fixture.server.clock_has_stepped());
     fixture.clock.step_wall_back(DAY * 3);
     fixture.maintained_for(MINUTE * 2, Duration::from_secs(5)).await;
+    assert!(!fixture.server.clock_has_stepped());
     let keys = fixture.signing_keys().await;
     assert!(keys.iter().any(|key| key.kid == old), "the tokens that it has signed are valid: {keys:?}");
     // The control: it is removed when the overlap is over.
     fixture.maintained_for(config().key_overlap + DAY, DAY / 8).await;
     let keys = fixture.signing_keys().await;
     assert!(keys.iter().all(|key| key.kid != old), "{keys:?}");
+    // A time that lasts is believed.
+    fixture.clock.step_wall_forward(DAY * 3);
+    fixture.maintained_for(MINUTE, Duration::from_secs(5)).await;
+    assert!(fixture.server.clock_has_stepped());
+    fixture.maintained_for(MINUTE, Duration::from_secs(5)).await;
+    assert!(!fixture.server.clock_has_stepped());
 }
 
 #[tokio::test]

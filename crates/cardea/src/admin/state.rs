@@ -130,6 +130,9 @@ impl AdminState {
             if !self.issuer_usable.load(Relaxed) {
                 ready.add(Need::Required, "authorization_server_unusable");
             }
+            if issuer.clock_has_stepped() {
+                ready.add(Need::Reported, "clock_unconfirmed");
+            }
             if issuer.write_health().failing {
                 ready.add(wanted.administration, "administration_failing");
             }

@@ -9,6 +9,7 @@ use cardea_gateway::{
     workers::Workers,
 };
 use cardea_identity::LocalKeys;
+use cardea_issuer::AuthorizationServer;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     sync::oneshot,
@@ -29,6 +30,7 @@ struct Listener {
     address: SocketAddr,
     state: Arc<AdminState>,
     gateway: Arc<Gateway>,
+    issuer: Arc<AuthorizationServer>,
     keys: LocalKeys,
     clock: ManualClock,
     stop: oneshot::Sender<()>,
@@ -43,7 +45,7 @@ impl Listener {
         let keys = LocalKeys::new();
         let issuer = fixture.issuer(clock.precise()).await;
         keys.publish(issuer.key_set().as_bytes()).unwrap();
-        let provided = Arc::new(Provided { issuer: Some(issuer), acme: None });
+        let provided = Arc::new(Provided { issuer: Some(Arc::clone(&issuer)), acme: None });
         let foundation = Foundation {
             clock: clock.clone(),
             fetch: Arc::new(HttpFetch::new()),
@@ -63,7 +65,7 @@ impl Listener {
         let serving = serve(listener, Arc::clone(&state), async move {
             let _ = stopped.await;
         });
-        Self { address, state, gateway, keys, clock: manual, stop, task: tokio::spawn(serving) }
+        Self { address, state, gateway, issuer, keys, clock: manual, stop, task: tokio::spawn(serving) }
     }
 
     /// Sends a request and reads until the end; in lower case.
@@ -117,6 +119,27 @@ async fn readiness_lists_every_reason_and_health_is_unaffected() {
     assert!(answer.contains(expected), "{answer}");
     assert_eq!(status(&listener.get("/health").await), "200");
     assert!(listener.keys.publish(b"{\"keys\":[]}").is_ok());
+}
+
+#[tokio::test]
+async fn a_clock_that_has_stepped_forward_is_shown_until_it_is_confirmed() {
+    let listener = Listener::start().await;
+    // The store's folder is gone, and the clock is looked at before it.
+    let maintained = async || drop(listener.issuer.maintain(listener.clock.clock().now()).await);
+    listener.clock.advance(Duration::from_secs(120));
+    maintained().await;
+    let step = Duration::from_secs(3 * 86_400);
+    for has_stepped in [true, false] {
+        if has_stepped {
+            listener.clock.step_wall_forward(step);
+        } else {
+            listener.clock.step_wall_back(step);
+        }
+        maintained().await;
+        let answer = listener.get("/ready").await;
+        assert_eq!(answer.contains("clock_unconfirmed"), has_stepped, "{answer}");
+        assert!(status(&answer) == "200" && answer.contains("\"ready\":true"), "{answer}");
+    }
 }
 
 #[tokio::test]
