@@ -8,7 +8,7 @@ use std::{fmt, marker::PhantomData, net::SocketAddr, num::NonZeroU32, sync::Arc,
 use cardea_env::Network;
 use cardea_gateway::{
     client_certificate::ClientCertificateForward,
-    model::{HeaderEncoding, TarpitAction, ThrottleReport},
+    model::{HeaderEncoding, Protocol, TarpitAction, ThrottleReport},
 };
 use cardea_guard::Priority;
 use cardea_http::{ForwardedHeader, ForwardedPolicy};
@@ -437,6 +437,14 @@ words! {
         "least-requests" => Balance::LeastRequests,
         /// Each endpoint in turn.
         "round-robin" => Balance::RoundRobin,
+    }
+    Protocol {
+        /// HTTP/1.1.
+        "http1" => Protocol::Http1,
+        /// With `tls`, what the endpoint chooses of HTTP/2 and HTTP/1.1 (ALPN); without, HTTP/1.1.
+        "auto" => Protocol::Auto,
+        /// HTTP/2 alone: without `tls`, the endpoint has to expect it (prior knowledge).
+        "http2" => Protocol::Http2,
     }
     CheckProtocol {
         /// No checks.

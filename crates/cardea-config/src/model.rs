@@ -22,7 +22,7 @@ use cardea_gateway::{
     exchange::Exchange,
     model::{
         ConnectionTimeouts, EnvironmentModel, Forwarding, IdentityHeaders, Limits, LogModel, PriorityRule,
-        ProxyProtocol, TarpitModel, ThrottleCost, ThrottleKey, ThrottleReport, Timeouts,
+        Protocol, ProxyProtocol, TarpitModel, ThrottleCost, ThrottleKey, ThrottleReport, Timeouts,
     },
     record::AccessLogConfig,
 };
@@ -428,6 +428,7 @@ pub struct Service {
     /// The builder sets the number of workers and the endpoints.
     pub config: ServiceConfig,
     pub endpoints: Vec<EndpointSource>,
+    pub protocol: Protocol,
     pub connect_timeout: Duration,
     /// A template. Requests for which it has the same value go to the same endpoint.
     pub hash_policy: Option<Template<Exchange>>,

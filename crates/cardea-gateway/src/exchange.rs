@@ -195,6 +195,8 @@ pub struct Exchange {
     pub(crate) is_grpc: bool,
     /// When the time is over that the client has set for a gRPC call.
     pub(crate) client_deadline: Mono,
+    /// Whether the client takes trailers (`TE`, RFC 9110 §10.1.4).
+    pub(crate) accepts_trailers: bool,
     /// Octets of the request's body that were taken in.
     pub request_body_bytes: u64,
     /// The connection.
@@ -300,6 +302,7 @@ impl Exchange {
         self.upgrade = false;
         self.is_grpc = false;
         self.client_deadline = Mono::MAX;
+        self.accepts_trailers = false;
         self.request_body_bytes = 0;
         self.connection = None;
         self.model = None;
@@ -477,6 +480,7 @@ impl Default for Exchange {
             upgrade: false,
             is_grpc: false,
             client_deadline: Mono::MAX,
+            accepts_trailers: false,
             request_body_bytes: 0,
             connection: None,
             model: None,

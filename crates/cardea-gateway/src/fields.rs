@@ -2,8 +2,8 @@
 //! routes, rules, templates and logs read what arrives.
 
 use cardea_http::{
-    ConnectionNames, ForwardedPolicy, Known, ResponseHead, fold_alike, strip_forwarded, strip_hop_by_hop,
-    strip_lookalikes, strip_lookalikes_of, strip_named, upgrade_websocket,
+    ConnectionNames, ForwardedPolicy, Known, ResponseHead, accepts_trailers, fold_alike, strip_forwarded,
+    strip_hop_by_hop, strip_lookalikes, strip_lookalikes_of, strip_named, upgrade_websocket,
 };
 
 use crate::{
@@ -20,6 +20,7 @@ use crate::{
 /// A head that is refused for what `Connection` names loses all the rest of it too.
 pub(crate) fn settle(model: &Model, exchange: &mut Exchange) -> Result<(), Reason> {
     exchange.upgrade = exchange.extended_connect || upgrade_websocket(&exchange.head);
+    exchange.accepts_trailers = accepts_trailers(&exchange.head.fields);
     let stripped = strip_connection(exchange);
     let fields = &mut exchange.head.fields;
     strip_lookalikes(fields);

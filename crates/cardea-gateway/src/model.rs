@@ -37,12 +37,13 @@ pub use self::tarpit::{TarpitAction, TarpitModel};
 pub use self::throttles::{
     RouteThrottles, Throttle, ThrottleCost, ThrottleInFlight, ThrottleKey, ThrottleRate, ThrottleReport,
 };
+pub use crate::upstream::Protocol;
 use crate::{
     builtin::BuiltIn,
     exchange::Exchange,
     metrics::{ListenerMetrics, RouteMetrics, ServiceMetrics},
     routing::Router,
-    upstream::Pooled,
+    upstream::{Limits as UpstreamLimits, Offer, Pooled},
     warning_limit::WarningLimit,
 };
 
@@ -446,6 +447,10 @@ pub struct Service {
     pub live: LiveService<Pooled>,
     /// TLS to its endpoints.
     pub tls: Option<ServiceTls>,
+    /// The protocols by which it is reached.
+    pub protocol: Protocol,
+    /// The most requests at a time on a connection of HTTP/2.
+    pub streams_max: u32,
     /// In place of the route's.
     pub connect_timeout: Option<Duration>,
     /// Requests for which it gives the same key go to the same endpoint.
@@ -454,11 +459,25 @@ pub struct Service {
     pub metrics: Arc<ServiceMetrics>,
 }
 
+impl Service {
+    /// What is offered to its endpoints for a request, which may ask for an upgrade.
+    pub(crate) const fn offer(&self, is_upgrade: bool) -> Offer {
+        self.protocol.offer(self.tls.is_some(), is_upgrade)
+    }
+
+    /// What connections to it are bound to.
+    pub(crate) const fn limits(&self, limits: &Limits) -> UpstreamLimits {
+        UpstreamLimits { head: limits.response_head, streams_max: self.streams_max }
+    }
+}
+
 /// TLS to a service.
 #[derive(Debug, Clone)]
 pub struct ServiceTls {
-    /// Roots and protocol.
+    /// Roots, for connections of HTTP/1.1.
     pub config: Arc<rustls::ClientConfig>,
+    /// The same for connections that may speak HTTP/2, if any may.
+    pub http2: Option<Arc<rustls::ClientConfig>>,
     /// The name that must be in the endpoint's certificate; its own host name where `None`.
     pub server_name: Option<rustls::pki_types::ServerName<'static>>,
     /// The warnings of failed handshakes, of requests and of checks.

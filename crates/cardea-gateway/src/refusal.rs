@@ -98,6 +98,12 @@ pub enum Reason {
     ConnectTimeout,
     /// The service closed or reset the connection before its response.
     ServiceAborted,
+    /// The service has refused to process the request (RFC 9113 §8.7).
+    ServiceRefused,
+    /// The head is larger than the service accepts (RFC 9113 §6.5.2).
+    HeadTooLargeForService,
+    /// A WebSocket to a service that is reached by HTTP/2 alone.
+    UpgradeUnsupported,
     /// The service's response breaks a rule of HTTP; the codec's code.
     ServiceMalformed(&'static str),
     /// The head of the service's response did not arrive in time.
@@ -165,6 +171,9 @@ impl Reason {
             Self::ConnectFailed => "upstream_connect_failed",
             Self::ConnectTimeout => "upstream_connect_timeout",
             Self::ServiceAborted => "upstream_aborted",
+            Self::ServiceRefused => "upstream_refused",
+            Self::HeadTooLargeForService => "upstream_request_head_too_large",
+            Self::UpgradeUnsupported => "upgrade_unsupported",
             Self::ServiceMalformed(_) => "upstream_malformed",
             Self::ResponseHeadTimeout => "upstream_response_head_timeout",
             Self::RequestTimeout => "request_timeout",
@@ -212,7 +221,9 @@ impl Reason {
             },
             // Not a code of the RFCs: what nginx logs for this, and never sent.
             Self::ClientAborted => 499,
+            Self::HeadTooLargeForService => 431,
             Self::BuiltInFailed => 500,
+            Self::UpgradeUnsupported => 501,
             Self::WebSocketRefused
             | Self::ConnectFailed
             | Self::ServiceAborted
@@ -221,6 +232,7 @@ impl Reason {
             | Self::NoEndpoint
             | Self::EndpointsFull
             | Self::ConnectionsExhausted
+            | Self::ServiceRefused
             | Self::NotAdmitted(_)
             | Self::FellShort(_)
             | Self::Overloaded
@@ -293,12 +305,14 @@ impl Reason {
                 "Too many requests."
             }
             Self::KeysUnavailable => "The token can't be verified at the moment.",
-            Self::NoEndpoint | Self::EndpointsFull | Self::ConnectionsExhausted => {
+            Self::NoEndpoint | Self::EndpointsFull | Self::ConnectionsExhausted | Self::ServiceRefused => {
                 "The service is not available."
             }
             Self::ConnectFailed => "The service can't be reached.",
             Self::ConnectTimeout => "The service can't be reached in time.",
             Self::ServiceAborted => "The service closed the connection.",
+            Self::HeadTooLargeForService => "The request's head is larger than the service accepts.",
+            Self::UpgradeUnsupported => "This resource does not support WebSockets.",
             Self::ServiceMalformed(_) => "The service's response is malformed.",
             Self::ResponseHeadTimeout => "The service did not respond in time.",
             Self::RequestTimeout => "The exchange took too long.",

@@ -43,6 +43,12 @@ impl ConnectionNames {
     }
 }
 
+/// Whether the sender of a request takes trailers (`TE: trailers`, RFC 9110 §10.1.4).
+#[must_use]
+pub fn accepts_trailers(fields: &Fields) -> bool {
+    fields.get_all(Known::Te).flat_map(list_members).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
+}
+
 /// Removes the hop-by-hop fields of a request, and those that `Connection` names, which it returns: they must not come
 /// back as trailers. To be called before our own fields are added, or a client could have them removed.
 ///

@@ -51,7 +51,8 @@ pub use forwarding::{
 };
 pub use head::{RequestHead, ResponseHead};
 pub use hop_by_hop::{
-    ConnectionNames, accepts_websocket, strip_hop_by_hop, strip_hop_by_hop_response, upgrade_websocket,
+    ConnectionNames, accepts_trailers, accepts_websocket, strip_hop_by_hop, strip_hop_by_hop_response,
+    upgrade_websocket,
 };
 pub use length::{BodyLength, declared_length, set_length};
 pub use method::{Method, MethodError, OtherMethod};

@@ -160,6 +160,8 @@ pub struct PoolConfig {
     /// How many connections there may be to an endpoint, idle ones included. Default: no limit but the
     /// number of requests.
     pub connections_max: Option<usize>,
+    /// How many requests a connection of HTTP/2 carries at a time at most, where the endpoint allows as many. Default 100.
+    pub streams_max: u32,
     /// How many workers there are, at least 1. Each keeps connections and counts of its own. Default 1. It stays
     /// what it was at first for endpoints that a reload keeps.
     pub workers: usize,
@@ -173,6 +175,7 @@ impl Default for PoolConfig {
             age_max: None,
             requests_max: None,
             connections_max: None,
+            streams_max: 100,
             workers: 1,
         }
     }

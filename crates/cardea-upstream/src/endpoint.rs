@@ -88,6 +88,14 @@ impl Override {
     }
 }
 
+/// Whether requests can share a connection.
+#[derive(Clone, Copy)]
+enum Sharing {
+    Unknown,
+    Shared,
+    Exclusive,
+}
+
 /// An endpoint that lives as long as its address stays in the configuration, or among those of its name.
 #[derive(Debug)]
 pub struct Endpoint<C> {
@@ -97,6 +105,8 @@ pub struct Endpoint<C> {
     pub(crate) shared: Arc<Shared>,
     pool: Pool<C>,
     permits: Arc<Permits>,
+    /// Whether requests can share a connection, by the last one that was made: a [`Sharing`] by its number.
+    sharing: AtomicU8,
 }
 
 /// What outlives even a change of how connections are made.
@@ -186,7 +196,8 @@ impl<C> Endpoint<C> {
         };
         let permits = Arc::new(Permits::new(pool.connections_max));
         let counted = Pool::counted_in(pool, framing, &shared.pool);
-        Self { address, name, label, shared: Arc::new(shared), pool: counted, permits }
+        let (shared, sharing) = (Arc::new(shared), AtomicU8::new(Sharing::Unknown as u8));
+        Self { address, name, label, shared, pool: counted, permits, sharing }
     }
 
     /// The same endpoint with a pool of its own, for connections that are made differently.
@@ -200,6 +211,7 @@ impl<C> Endpoint<C> {
             shared: Arc::clone(&self.shared),
             pool: Pool::counted_in(pool, Arc::clone(&self.shared.framing), &self.shared.pool),
             permits: Arc::clone(&self.permits),
+            sharing: AtomicU8::new(Sharing::Unknown as u8),
         }
     }
 
@@ -264,9 +276,26 @@ impl<C> Endpoint<C> {
         self.permits.try_acquire()
     }
 
-    /// Whether a request can have a connection now: a new one, or one that is idle or gives way to a new one.
+    /// Whether a request can have a connection now: a new one, or one that is idle or gives way to a new one. Where connections are
+    /// shared, those in use may have room.
     pub(crate) fn has_connection(&self) -> bool {
-        self.permits.has_room() || !self.pool.is_empty()
+        let is_shared = || self.sharing.load(Ordering::Relaxed) == Sharing::Shared as u8;
+        self.permits.has_room() || is_shared() || !self.pool.is_empty()
+    }
+
+    /// Whether requests may share a connection, as far as is known from the last one that was made: then those that come together
+    /// wait for one.
+    #[must_use]
+    pub fn may_share(&self) -> bool {
+        self.sharing.load(Ordering::Relaxed) != Sharing::Exclusive as u8
+    }
+
+    /// Notes whether requests can share a connection that was made.
+    pub fn set_shared(&self, shared: bool) {
+        let sharing = if shared { Sharing::Shared } else { Sharing::Exclusive } as u8;
+        if self.sharing.load(Ordering::Relaxed) != sharing {
+            self.sharing.store(sharing, Ordering::Relaxed);
+        }
     }
 
     /// Connections that hold a permit.

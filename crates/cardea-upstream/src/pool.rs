@@ -182,6 +182,17 @@ impl<C> Pool<C> {
         others.map(|part| part.take(worker, now, SPARE_AFTER, &mut alive)).find(Option::is_some)?
     }
 
+    /// Whether a connection of a worker that is shared, and has been used like this, may carry one more request.
+    #[must_use]
+    pub fn takes(&self, worker: usize, usage: &Usage, now: Mono) -> bool {
+        let part = &self.parts[self.index(worker)];
+        let end = part.lock().limits.end(usage, now, now);
+        end.is_none_or(|end| {
+            part.counts.note(end);
+            false
+        })
+    }
+
     /// Where a worker puts a connection back that has been used like this.
     #[must_use]
     pub fn place(&self, worker: usize, usage: Usage) -> PoolPlace<C> {

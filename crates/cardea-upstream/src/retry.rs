@@ -61,7 +61,9 @@ pub enum RetryCause {
     Connect,
     /// A connection that was kept was closed before a response: it may have been idle for too long.
     Stale,
-    /// The connection was closed before a response.
+    /// The endpoint has refused to process the request (RFC 9113 §8.7).
+    Refused,
+    /// The connection was closed before a response, or its stream was reset.
     Closed,
     /// The endpoint took too long.
     Timeout,
@@ -71,7 +73,8 @@ pub enum RetryCause {
 
 impl RetryCause {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Connect, Self::Stale, Self::Closed, Self::Timeout, Self::Status];
+    pub const ALL: [Self; 6] =
+        [Self::Connect, Self::Stale, Self::Refused, Self::Closed, Self::Timeout, Self::Status];
 
     /// The name in metrics.
     #[must_use]
@@ -79,6 +82,7 @@ impl RetryCause {
         match self {
             Self::Connect => "connect",
             Self::Stale => "stale",
+            Self::Refused => "refused",
             Self::Closed => "closed",
             Self::Timeout => "timeout",
             Self::Status => "status",

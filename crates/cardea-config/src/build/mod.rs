@@ -19,7 +19,8 @@ use cardea_gateway::{
     exchange::Exchange,
     metrics::{RouteMetrics, ServiceMetrics},
     model::{
-        Destination, Mirror, MirrorStats, Model, Route, Service, ServiceTls, Share, Split, TarpitAction,
+        Destination, Mirror, MirrorStats, Model, Protocol, Route, Service, ServiceTls, Share, Split,
+        TarpitAction,
     },
     routing::Router,
 };
@@ -81,7 +82,7 @@ pub struct Built {
     /// The settings that each listener's TLS was loaded by, by name.
     tls: HashMap<String, ServerTlsConfig>,
     /// The TLS settings of connections to each service, by name.
-    service_tls: HashMap<String, Option<model::ServiceTls>>,
+    service_ways: HashMap<String, (Protocol, Option<model::ServiceTls>)>,
     /// The metrics of each route, by name.
     route_metrics: HashMap<String, Arc<RouteMetrics>>,
     /// What is counted of the mirror of each route, by the route's name.
@@ -129,7 +130,7 @@ pub fn build(
         warnings: Vec::new(),
         client_authorities: HashMap::new(),
         tls: HashMap::new(),
-        service_tls: HashMap::new(),
+        service_ways: HashMap::new(),
         route_metrics: HashMap::new(),
         mirror_stats: HashMap::new(),
         locality: Arc::new(Locality::new(
@@ -188,7 +189,7 @@ pub fn build(
         warnings: builder.warnings,
         unknown_hosts,
         tls: builder.tls,
-        service_tls: builder.service_tls,
+        service_ways: builder.service_ways,
         route_metrics: builder.route_metrics,
         mirror_stats: builder.mirror_stats,
         throttles: config.throttles.iter().map(|throttle| throttle.value.clone()).collect(),
@@ -232,7 +233,7 @@ struct Builder<'a> {
     warnings: Vec<Problem>,
     client_authorities: HashMap<String, Arc<ClientAuthority>>,
     tls: HashMap<String, ServerTlsConfig>,
-    service_tls: HashMap<String, Option<model::ServiceTls>>,
+    service_ways: HashMap<String, (Protocol, Option<model::ServiceTls>)>,
     route_metrics: HashMap<String, Arc<RouteMetrics>>,
     mirror_stats: HashMap<String, Arc<MirrorStats>>,
     admission: AdmissionParts,
@@ -305,7 +306,7 @@ impl Builder<'_> {
         for service in self.config.services.iter().filter(|service| service.is_sound) {
             let tls = match &service.tls {
                 None => None,
-                Some(tls) => match service_tls(tls, &mut shared) {
+                Some(tls) => match service_tls(tls, service.protocol, &mut shared) {
                     Ok(tls) => Some(tls),
                     Err(error) => {
                         self.problem(service.at, error, "see [service.tls] in docs/configuration.md");
@@ -322,15 +323,17 @@ impl Builder<'_> {
             };
             let old = self.previous.and_then(|built| built.services.get(name));
             let old_state = old.map(|old| old.live.state());
-            let old_tls = self.previous.and_then(|built| built.service_tls.get(name));
-            let connections =
-                if old_tls == Some(&service.tls) { Connections::Kept } else { Connections::Dropped };
-            self.service_tls.insert(name.clone(), service.tls.clone());
+            let old_way = self.previous.and_then(|built| built.service_ways.get(name));
+            let way = (service.protocol, service.tls.clone());
+            let connections = if old_way == Some(&way) { Connections::Kept } else { Connections::Dropped };
+            self.service_ways.insert(name.clone(), way);
             match ServiceState::reconcile(&settings, old_state.as_ref(), connections) {
                 Ok(state) => services.push(Arc::new(Service {
                     name: name.clone(),
                     live: LiveService::new(&state),
                     tls,
+                    protocol: service.protocol,
+                    streams_max: settings.pool.streams_max,
                     connect_timeout: Some(service.connect_timeout),
                     hash_policy: service.hash_policy.clone(),
                     metrics: old
@@ -483,16 +486,24 @@ fn with_keys(issuer: &IssuerConfig, local_keys: &LocalKeys) -> IssuerConfig {
 /// The TLS of a service. Services with equal settings share their roots.
 fn service_tls(
     tls: &model::ServiceTls,
+    protocol: Protocol,
     shared: &mut Vec<(ClientTlsConfig, Arc<rustls::ClientConfig>)>,
 ) -> Result<ServiceTls, TlsError> {
-    let known = shared.iter().find(|(settings, _)| *settings == tls.client);
-    let config = match known {
-        Some((_, config)) => Arc::clone(config),
-        None => {
-            let config = client_config(&tls.client)?;
-            shared.push((tls.client.clone(), Arc::clone(&config)));
-            config
+    let mut choosing = |alpn: &[&[u8]]| -> Result<_, TlsError> {
+        let alpn = alpn.iter().map(|name| name.to_vec()).collect();
+        let settings = ClientTlsConfig { alpn, ..tls.client.clone() };
+        if let Some((_, config)) = shared.iter().find(|(other, _)| *other == settings) {
+            return Ok(Arc::clone(config));
         }
+        let config = client_config(&settings)?;
+        shared.push((settings, Arc::clone(&config)));
+        Ok(config)
     };
-    Ok(ServiceTls { config, server_name: tls.server_name.clone(), handshake_warnings: Arc::default() })
+    let (config, http2) = match protocol {
+        Protocol::Http1 => (choosing(&[])?, None),
+        Protocol::Auto => (choosing(&[b"http/1.1"])?, Some(choosing(&[b"h2", b"http/1.1"])?)),
+        Protocol::Http2 => (choosing(&[b"http/1.1"])?, Some(choosing(&[b"h2"])?)),
+    };
+    let server_name = tls.server_name.clone();
+    Ok(ServiceTls { config, http2, server_name, handshake_warnings: Arc::default() })
 }

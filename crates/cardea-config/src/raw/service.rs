@@ -5,6 +5,7 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use cardea_gateway::model::Protocol;
 use cardea_upstream::{Balance, DnsName, PoolConfig, Position, Target};
 
 use super::{
@@ -24,6 +25,11 @@ pub(crate) struct RawService {
     /// The name by which routes refer to it.
     #[schemars(extend("format" = "cardea-name"))]
     pub(crate) name: String,
+    /// The protocols by which its endpoints are reached. Services of gRPC need `http2`, or `auto` with `tls`. WebSockets use
+    /// HTTP/1.1, so a service with `http2` has none ([http2.md](http2.md)). Default: `http1`.
+    #[serde(default, with = "As::<Option<Protocol>>")]
+    #[schemars(extend("x-reload" = Effect::NewConnections))]
+    pub(crate) protocol: Option<Protocol>,
     /// The timeout for connecting to one of its endpoints. Default: `timeouts.connect`.
     #[serde(default, with = "As::<Option<Duration>>")]
     #[schemars(extend("x-minimum" = "10ms", "x-maximum" = "1m"))]
@@ -108,6 +114,11 @@ pub(crate) struct RawPool {
     #[serde(with = "As::<Option<Duration>>")]
     #[schemars(extend("x-minimum" = "1s", "x-maximum" = "30d"))]
     pub(crate) age_max: Option<Duration>,
+    /// The most requests at a time on a connection of HTTP/2, where the endpoint allows as many. Further requests use further
+    /// connections.
+    #[schemars(range(min = 1, max = 10_000))]
+    #[schemars(extend("x-reload" = Effect::NewConnections))]
+    pub(crate) streams_max: u32,
     /// How long an idle connection is kept, unless the endpoint offers less (`Keep-Alive: timeout=`). Default:
     /// `timeouts.upstream_keep_alive_idle`.
     #[serde(with = "As::<Option<Duration>>")]
@@ -117,8 +128,9 @@ pub(crate) struct RawPool {
 
 impl Default for RawPool {
     fn default() -> Self {
-        let PoolConfig { idle_max, connections_max, age_max, requests_max, .. } = PoolConfig::default();
-        Self { idle_max, connections_max, requests_max, age_max, idle_timeout: None }
+        let PoolConfig { idle_max, connections_max, streams_max, age_max, requests_max, .. } =
+            PoolConfig::default();
+        Self { idle_max, connections_max, streams_max, requests_max, age_max, idle_timeout: None }
     }
 }
 

@@ -3,12 +3,12 @@
 use std::{collections::HashSet, time::Duration};
 
 use cardea_env::Template;
-use cardea_gateway::exchange::Exchange;
+use cardea_gateway::{exchange::Exchange, model::Protocol};
 use cardea_http::{Authority, Scheme};
 use cardea_tls::{ClientTlsConfig, Roots, server_name};
 use cardea_upstream::{
-    Address, BreakerConfig, CheckConfig, CheckMethod, ENDPOINTS_MAX, EndpointSource, HealthConfig,
-    PoolConfig, ServiceConfig, Target,
+    Address, BreakerConfig, CheckConfig, CheckMethod, CheckProtocol, ENDPOINTS_MAX, EndpointSource,
+    HealthConfig, PoolConfig, ServiceConfig, Target,
 };
 
 use super::{
@@ -68,6 +68,7 @@ impl Resolver<'_> {
             connections_max: raw.pool.connections_max,
             requests_max: raw.pool.requests_max,
             age_max: raw.pool.age_max,
+            streams_max: raw.pool.streams_max,
             idle_timeout: raw.pool.idle_timeout.unwrap_or(general.pool.idle_timeout),
             ..general.pool
         };
@@ -82,6 +83,14 @@ impl Resolver<'_> {
         raw.health_check.apply(&mut check);
         if check != general.check {
             self.health_check(&check, at.key("health_check"));
+        }
+        let protocol = raw.protocol.unwrap_or_default();
+        if protocol == Protocol::Http2 && check.protocol == CheckProtocol::Http {
+            self.error(
+                at.key("protocol"),
+                "its endpoints are checked by requests of HTTP/1.1, which a service with \"http2\" may not take",
+                "write protocol = \"tcp\" in the service's health_check, or protocol = \"auto\" in the service",
+            );
         }
         Service {
             config: ServiceConfig {
@@ -98,6 +107,7 @@ impl Resolver<'_> {
                 ..ServiceConfig::new(raw.name, Vec::new())
             },
             endpoints,
+            protocol,
             connect_timeout: raw.connect_timeout.unwrap_or(general.exchanges.connect),
             hash_policy,
             admission: self.service_admission(&raw.admission, general, at.key("admission")),

@@ -615,3 +615,20 @@ fn a_check_sends_only_what_is_a_request() {
         assert_problem(&service, expected);
     }
 }
+
+#[test]
+fn a_service_of_http_2_is_not_checked_by_http_1() {
+    let service = |protocol: &str, check: &str| {
+        format!(
+            "[[service]]\nname = \"s\"\nprotocol = \"{protocol}\"\n[service.health_check]\nprotocol = \"{check}\"\n\
+             [[service.endpoint]]\naddress = \"127.0.0.1:1\"\n"
+        )
+    };
+    assert_problem(&service("http2", "http"), "checked by requests of HTTP/1.1");
+    assert_problem(&service("http3", "tcp"), "http3");
+    for (protocol, check) in [("http2", "tcp"), ("http2", "off"), ("auto", "http"), ("http1", "http")] {
+        let text = format!("{}\n{LEAST}", service(protocol, check));
+        let service = &Fixture::new(&text).config().services[0];
+        assert_eq!(format!("{:?}", service.protocol).to_lowercase(), protocol, "{check}");
+    }
+}

@@ -23,7 +23,7 @@ use crate::{
     timer::Timer,
     transport::{Idle, Transport},
     upstream::{
-        self, ConnectError, Connected, Pooled,
+        self, ConnectError, Connected, Offer, Pooled,
         check::{Answer, Rest},
     },
 };
@@ -112,7 +112,8 @@ impl Task {
             }
         }
         let tls = self.settings.tls.as_ref();
-        let transport = match upstream::connect(&self.endpoint, tls, &mut timer, deadline).await {
+        let connected = upstream::connect(&self.endpoint, tls, Offer::Http1, &mut timer, deadline).await;
+        let transport = match connected {
             Ok(Connected { transport, .. }) => transport,
             Err(ConnectError::Endpoint(kind)) => return (CheckResult::Failed(kind), None),
             Err(ConnectError::Own(shortage)) => {

@@ -16,11 +16,11 @@ const WAIT: Duration = Duration::from_secs(1);
 const BYTES_MAX: usize = 64 * 1024;
 
 /// Gives an exchange up, whose response has begun or is awaited. A client that goes with its connection has to make another one
-/// for each request, so nothing is done for its exchanges.
+/// for each request, so nothing is done for its exchanges; and a connection that exchanges share goes on anyway.
 pub(crate) fn abandon(attempt: Box<Attempt>, has_begun: bool, client: &dyn Downstream) {
     let length = if has_begun { attempt.response_length() } else { BodyLength::Unknown };
     let is_little = length.stated().is_none_or(|length| length <= BYTES_MAX as u64);
-    let is_useful = client.is_multiplexed() && !memory::is_exhausted();
+    let is_useful = client.is_multiplexed() && !attempt.is_multiplexed() && !memory::is_exhausted();
     if is_useful && attempt.is_sent() && !attempt.is_unsent() && is_little {
         workers::spawn(finish(attempt, has_begun));
     }

@@ -20,17 +20,20 @@ use crate::{
     refusal::Reason,
     streams::StreamWatch,
     timer::Timer,
-    upstream::{self, ConnectError, Connected, Connection, Pooled},
+    upstream::{
+        self, ConnectError, Connected, Connection, Follower, Offer, Outcome, Part, Pooled, Spoken, join,
+    },
     workers,
 };
 
 /// A connection to the endpoint that was kept, if there is one.
 pub(super) fn kept(
     (choice, endpoint): Chosen<'_>,
+    offer: Offer,
     exchange: &mut Exchange,
     timer: &Timer,
 ) -> Option<Connection> {
-    let kept = Connection::kept(endpoint, timer.now())?;
+    let kept = Connection::kept(endpoint, offer, timer.now())?;
     exchange.upstream.reused = true;
     exchange.upstream.begun = choice.at();
     Some(kept)
@@ -62,27 +65,99 @@ pub(super) async fn establish<'a>(
 
 async fn connection(
     way: Way<'_>,
-    (choice, endpoint): Chosen<'_>,
+    chosen: Chosen<'_>,
     exchange: &mut Exchange,
     client: &mut dyn Downstream,
     watch: &mut StreamWatch<'_>,
     timer: &mut Timer,
 ) -> Result<Connection, AcquireError> {
     exchange.upstream.reused = false;
+    let offer = way.offer(exchange);
+    if !offer.has_http2() || !chosen.1.may_share() {
+        return make(way, chosen, exchange, client, watch, timer).await;
+    }
+    // Requests that come together share a connection.
+    loop {
+        let outcome = match join(chosen.1, way.service.streams_max as usize) {
+            Part::Leader(leader) => {
+                let made = make(way, chosen, exchange, client, watch, timer).await;
+                let is_late = timer.now() >= exchange.deadline(way.route);
+                match &made {
+                    Ok(Connection::Http1(_)) => leader.tell(Outcome::Alone),
+                    Ok(Connection::Http2(connection)) => connection.lead(leader),
+                    Err(AcquireError::Connect(error)) if !is_late => leader.tell(Outcome::Failed(*error)),
+                    Err(_) => drop(leader),
+                }
+                return made;
+            }
+            Part::Alone => Outcome::Alone,
+            Part::Follower(follower) => follow(way, follower, exchange, client, watch, timer).await?,
+        };
+        match outcome {
+            Outcome::Alone => return make(way, chosen, exchange, client, watch, timer).await,
+            // The state of the service was told.
+            Outcome::Failed(error) => return Err(AcquireError::Connect(error)),
+            Outcome::Shared | Outcome::Abandoned => {
+                if let Some(kept) = kept(chosen, offer, exchange, timer) {
+                    return Ok(kept);
+                }
+            }
+        }
+    }
+}
+
+/// Waits for the connection that another request makes, unless the client leaves or the right to the request ends meanwhile.
+async fn follow(
+    way: Way<'_>,
+    mut follower: Follower,
+    exchange: &Exchange,
+    client: &mut dyn Downstream,
+    watch: &mut StreamWatch<'_>,
+    timer: &mut Timer,
+) -> Result<Outcome, AcquireError> {
+    let deadline = deadline(way, exchange, timer);
+    let outcome = poll_fn(|cx| match follower.poll(cx) {
+        Poll::Ready(outcome) => Poll::Ready(Ok(outcome)),
+        Poll::Pending if client.poll_background(cx).is_ready() => {
+            Poll::Ready(Err(AcquireError::ClientAborted))
+        }
+        Poll::Pending => watch.poll(cx, exchange).map(|end| Err(AcquireError::Ended(end))),
+    });
+    let late = AcquireError::Connect(ConnectError::Endpoint(FailureKind::ConnectTimeout));
+    timer.until(deadline, outcome).await.unwrap_or(Err(late))
+}
+
+/// Until when a connection has to be there.
+fn deadline(way: Way<'_>, exchange: &Exchange, timer: &Timer) -> Mono {
+    let limit = way.service.connect_timeout.unwrap_or(way.route.timeouts.connect);
+    timer.now().saturating_add(limit).min(exchange.deadline(way.route))
+}
+
+/// Makes a connection, and tells the state of the service what came of it.
+async fn make(
+    way: Way<'_>,
+    (choice, endpoint): Chosen<'_>,
+    exchange: &mut Exchange,
+    client: &mut dyn Downstream,
+    watch: &mut StreamWatch<'_>,
+    timer: &mut Timer,
+) -> Result<Connection, AcquireError> {
     let permit = permit(endpoint)?;
     let begun = timer.precise();
     let connected = open(way, endpoint, exchange, client, watch, timer).await;
     let now = timer.precise();
     let took = now.saturating_since(begun);
     match connected {
-        Ok(Connected { transport, round_trip }) => {
+        Ok(connected) => {
             exchange.upstream.connect = Some(took);
             exchange.upstream.begun = now;
             way.state.connected(choice, now);
-            if let Some(round_trip) = round_trip {
+            if let Some(round_trip) = connected.round_trip {
                 way.state.round_trip(choice.endpoint, now, round_trip);
             }
-            Ok(Connection::new(endpoint, transport, permit, now))
+            endpoint.set_shared(connected.spoken == Spoken::Http2);
+            let limits = way.service.limits(&way.model.limits);
+            Ok(Connection::new(endpoint, connected, permit, limits, way.model.clock()))
         }
         Err(error) => {
             match error {
@@ -111,10 +186,9 @@ async fn open(
     watch: &mut StreamWatch<'_>,
     timer: &mut Timer,
 ) -> Result<Connected, AcquireError> {
-    let limit = way.service.connect_timeout.unwrap_or(way.route.timeouts.connect);
-    let deadline = timer.now().saturating_add(limit).min(exchange.deadline(way.route));
+    let deadline = deadline(way, exchange, timer);
     let _pending = endpoint.connecting(workers::current());
-    let mut connecting = pin!(connect(way, endpoint, timer, deadline));
+    let mut connecting = pin!(connect(way, endpoint, way.offer(exchange), timer, deadline));
     poll_fn(|cx| match connecting.as_mut().poll(cx) {
         Poll::Ready(connected) => Poll::Ready(connected.map_err(AcquireError::Connect)),
         Poll::Pending if client.poll_background(cx).is_ready() => {
@@ -138,13 +212,14 @@ fn permit(endpoint: &Endpoint<Pooled>) -> Result<ConnectionPermit, AcquireError>
 async fn connect(
     way: Way<'_>,
     endpoint: &Endpoint<Pooled>,
+    offer: Offer,
     timer: &mut Timer,
     deadline: Mono,
 ) -> Result<Connected, ConnectError> {
     let tls = way.service.tls.as_ref();
-    match upstream::connect(endpoint, tls, timer, deadline).await {
+    match upstream::connect(endpoint, tls, offer, timer, deadline).await {
         Err(ConnectError::Own(shortage)) if way.gateway.fall_short(shortage, "connect") => {
-            upstream::connect(endpoint, tls, timer, deadline).await
+            upstream::connect(endpoint, tls, offer, timer, deadline).await
         }
         connected => connected,
     }

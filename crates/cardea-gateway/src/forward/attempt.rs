@@ -67,6 +67,11 @@ impl Attempt {
         self.exchange.is_unsent()
     }
 
+    /// Whether its connection goes on where it is given up.
+    pub(super) const fn is_multiplexed(&self) -> bool {
+        self.exchange.is_multiplexed()
+    }
+
     /// Whether the request has a body.
     pub(super) const fn has_body(&self) -> bool {
         self.body.is_expected()

@@ -81,8 +81,13 @@ impl AttemptError {
     pub(super) const fn retry_cause(self, reused: bool) -> Option<RetryCause> {
         match self {
             Self::Head(HeadError::EndedBefore) if reused => Some(RetryCause::Stale),
+            Self::Head(HeadError::Unprocessed { is_going_away: true }) => Some(RetryCause::Stale),
+            Self::Head(HeadError::Unprocessed { is_going_away: false }) => Some(RetryCause::Refused),
             Self::Head(
-                HeadError::EndedBefore | HeadError::EndedAfterInformational | HeadError::EndedWithin,
+                HeadError::EndedBefore
+                | HeadError::EndedAfterInformational
+                | HeadError::EndedWithin
+                | HeadError::Reset,
             ) => Some(RetryCause::Closed),
             Self::TryTimeout => Some(RetryCause::Timeout),
             _ => None,
@@ -114,12 +119,7 @@ impl AttemptError {
     /// What failed at the endpoint, where it is to blame.
     pub(super) const fn failure_kind(self) -> Option<FailureKind> {
         match self {
-            Self::Head(
-                HeadError::EndedBefore | HeadError::EndedAfterInformational | HeadError::EndedWithin,
-            ) => Some(FailureKind::Closed),
-            Self::Head(HeadError::Malformed(_) | HeadError::TooManyInformational) => {
-                Some(FailureKind::Malformed)
-            }
+            Self::Head(error) => error.failure_kind(),
             Self::HeadTimeout | Self::TryTimeout => Some(FailureKind::ResponseTimeout),
             Self::ClientAborted
             | Self::Body(_)
@@ -140,9 +140,14 @@ impl From<AttemptError> for Reason {
             AttemptError::BodyTimeout => Self::RequestBodyTimeout,
             AttemptError::BodyTooSlow => Self::RequestBodyTooSlow,
             AttemptError::Head(
-                HeadError::EndedBefore | HeadError::EndedAfterInformational | HeadError::EndedWithin,
+                HeadError::EndedBefore
+                | HeadError::EndedAfterInformational
+                | HeadError::EndedWithin
+                | HeadError::Reset,
             ) => Self::ServiceAborted,
-            AttemptError::Head(HeadError::Malformed(error)) => Self::ServiceMalformed(error.code()),
+            AttemptError::Head(HeadError::Unprocessed { .. }) => Self::ServiceRefused,
+            AttemptError::Head(HeadError::RequestTooLarge) => Self::HeadTooLargeForService,
+            AttemptError::Head(HeadError::Malformed(fault)) => Self::ServiceMalformed(fault.code()),
             AttemptError::Head(HeadError::TooManyInformational) => {
                 Self::ServiceMalformed("informational_responses_too_many")
             }

@@ -67,6 +67,9 @@ pub(crate) async fn forward(
     if memory::is_exhausted() {
         return Err(Reason::Overloaded);
     }
+    if exchange.upgrade && !service.protocol.has_upgrade() {
+        return Err(Reason::UpgradeUnsupported);
+    }
     // The coarse clock may not have reached the time at which the request came.
     if exchange.client_deadline <= exchange.started.mono.max(timer.now()) {
         return Err(Reason::DeadlineExceeded);
@@ -80,9 +83,10 @@ pub(crate) async fn forward(
     request::prepare(model, way.route, exchange, length)?;
     let mut replay = way.replay(exchange, length);
     replay.copy_to(copy.and_then(|copy| copy.with_head(way, exchange)));
+    // From here on, it is asked for its way: the future has a place for one.
     let mut attempts = Attempts::begin(way, affinity);
     let now = exchange.started.mono.max(timer.now());
-    let mut next = attempts.choose(exchange, now).ok_or_else(|| way.nothing_to_choose())?;
+    let mut next = attempts.choose(exchange, now).ok_or_else(|| attempts.way().nothing_to_choose())?;
     let mut fresh = false;
     let mut watch = StreamWatch::new(gateway);
     loop {
@@ -93,15 +97,16 @@ pub(crate) async fn forward(
         let mut attempt = {
             // Counted before there is a connection: who waits for one is load too.
             let in_flight = endpoint.begin(workers::current());
-            let kept = if fresh { None } else { acquire::kept(next, exchange, timer) };
-            let acquired = match kept {
-                Some(kept) => Some((kept, in_flight)),
+            // None of what is kept is there while another is made.
+            let acquired = if !fresh
+                && let Some(kept) = acquire::kept(next, attempts.way().offer(exchange), exchange, timer)
+            {
+                Some((kept, in_flight))
+            } else {
                 // Boxed, as nearly all requests go over a connection that is there.
-                None => {
-                    let establish =
-                        establish(&mut attempts, &mut next, in_flight, exchange, client, &mut watch, timer);
-                    Box::pin(establish).await?
-                }
+                let establish =
+                    establish(&mut attempts, &mut next, in_flight, exchange, client, &mut watch, timer);
+                Box::pin(establish).await?
             };
             let Some((connection, in_flight)) = acquired else { continue };
             // What is sent can't be taken back: not even a revocation of a moment ago may be missed.
@@ -109,12 +114,13 @@ pub(crate) async fn forward(
             if has_waited && let Some(end) = watch.check(exchange) {
                 return Err(Reason::StreamEnded(end));
             }
-            Box::new(way.begin(connection, in_flight, exchange, length, replay))
+            Box::new(attempts.way().begin(connection, in_flight, exchange, length, replay))
         };
-        let (result, sent) = converse(way, &mut attempt, exchange, client, &mut watch, timer).await;
+        let (result, sent) =
+            converse(attempts.way(), &mut attempt, exchange, client, &mut watch, timer).await;
         let now = timer.precise();
         if let Err(error) = result {
-            way.report_failure(choice, error, &attempt, exchange, now, sent);
+            attempts.way().report_failure(choice, error, &attempt, exchange, now, sent);
             if error == AttemptError::ClientAborted {
                 abandon(attempt, false, client);
                 return Err(error.into());
@@ -123,7 +129,7 @@ pub(crate) async fn forward(
             fresh = true;
         } else {
             exchange.count_memory();
-            way.report_response(choice, exchange, now, sent);
+            attempts.way().report_response(choice, exchange, now, sent);
             if may_repeat
                 && exchange.early_data
                 && attempt.is_replayable()
@@ -132,13 +138,15 @@ pub(crate) async fn forward(
                 Box::pin(early_data::wait(gateway, exchange, client, timer)).await?;
                 exchange.head.fields.remove(Known::EarlyData);
                 replay = attempt.into_replay();
-                next = attempts.choose(exchange, timer.precise()).ok_or_else(|| way.nothing_to_choose())?;
+                next = attempts
+                    .choose(exchange, timer.precise())
+                    .ok_or_else(|| attempts.way().nothing_to_choose())?;
                 continue;
             }
             let Some(chosen) = attempts.after_response(choice, &attempt, exchange, timer) else {
                 exchange.upstream.status = exchange.response_head.status;
                 exchange.upstream.response_head = Some(now.saturating_since(exchange.started.mono));
-                return respond::respond(model, way.route, exchange, attempt);
+                return respond::respond(model, attempts.way().route, exchange, attempt);
             };
             attempt.skip_response(client).await;
             if !attempt.is_replayable() {

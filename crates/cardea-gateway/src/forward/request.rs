@@ -134,7 +134,13 @@ pub(super) fn with_head<T>(
     target.clear();
     write_target(exchange, route, &mut target);
     let head = &exchange.head;
-    let begun = begin(OutgoingHead { method: head.method, target: &target, fields: &head.fields, length });
+    let begun = begin(OutgoingHead {
+        method: head.method,
+        target: &target,
+        fields: &head.fields,
+        length,
+        accepts_trailers: exchange.accepts_trailers,
+    });
     exchange.scratch = target;
     begun
 }

@@ -1,6 +1,6 @@
 //! Turns a service's response into ours.
 
-use cardea_http::{Known, append_via, strip_hop_by_hop_response};
+use cardea_http::{BodyLength, Known, append_via, strip_hop_by_hop_response};
 
 use super::{
     attempt::Attempt,
@@ -47,7 +47,9 @@ pub(super) fn respond(
         return Ok(Outcome::Tunnel(head, Box::new(tunnel)));
     }
     let body = if has_body(exchange.head.method, head.status) {
-        ResponseBody::Service(attempt)
+        // One that has ended with its head is sent as it came: the status of a gRPC call may be in it.
+        let is_whole = attempt.response_length() == BodyLength::None;
+        if is_whole { ResponseBody::Empty } else { ResponseBody::Service(attempt) }
     } else {
         renew_absent_length(&mut head);
         ResponseBody::Empty

@@ -70,7 +70,8 @@ impl<'a> Attempts<'a> {
         if !may_repeat(exchange.head.method, attempt.is_unsent(), attempt.is_replayable()) {
             return None;
         }
-        if cause != RetryCause::Stale {
+        // Another connection to the same endpoint may do.
+        if !matches!(cause, RetryCause::Stale | RetryCause::Refused) {
             self.failed_at(choice);
         }
         self.again(cause, exchange, timer)

@@ -15,7 +15,7 @@ use crate::{
     grpc,
     model::{ModelRef, Route, Service},
     refusal::Reason,
-    upstream::{Connection, Pooled},
+    upstream::{Connection, Offer, Pooled},
 };
 
 /// An endpoint that closes sooner, without all of a request, fails: no server gives up so soon on a client that is slow.
@@ -33,10 +33,17 @@ pub(super) struct Way<'a> {
 }
 
 impl Way<'_> {
+    /// What is offered to an endpoint for a request.
+    pub(super) const fn offer(self, exchange: &Exchange) -> Offer {
+        self.service.offer(exchange.upgrade)
+    }
+
     /// What is to be kept of the request's body.
     pub(super) fn replay(self, exchange: &Exchange, length: BodyLength) -> Replay {
-        // Sent once it is never sent again, so there is no point in keeping it.
-        if length.is_empty() || !exchange.head.method.is_idempotent() {
+        // Sent once it is never sent again, so there is no point in keeping it. Over HTTP/2 an endpoint can say that it has done
+        // nothing with a request.
+        let may_repeat = exchange.head.method.is_idempotent() || self.service.protocol.has_http2();
+        if length.is_empty() || !may_repeat {
             return Replay::empty();
         }
         let limits = &self.model.limits;
@@ -69,7 +76,7 @@ impl Way<'_> {
             body.hold();
         }
         grpc::renew_timeout(self.route, exchange, &self.gateway.clock);
-        let limits = self.model.limits.response_head;
+        let limits = self.service.limits(&self.model.limits);
         let sent = request::with_head(exchange, self.route, length, |head| connection.begin(head, limits));
         Attempt::new(sent, body, in_flight, self.model.clone())
     }

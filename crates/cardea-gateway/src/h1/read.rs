@@ -8,7 +8,7 @@ use std::{
 
 use cardea_clock::Mono;
 use cardea_http::{
-    Known, Version,
+    Known, Version, accepts_trailers,
     h1::{request_framing, wants_keep_alive},
 };
 
@@ -175,11 +175,7 @@ impl Connection {
                 .fields
                 .get(Known::Expect)
                 .is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"));
-        self.takes_trailers = head.fields.get(Known::Te).is_some_and(|value| {
-            value
-                .split(|byte| *byte == b',')
-                .any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
-        });
+        self.takes_trailers = accepts_trailers(&head.fields);
         Next::Request(exchange)
     }
 }

@@ -22,7 +22,7 @@ use crate::{
     gateway::Gateway,
     memory,
     model::Model,
-    mux::{self, Closed, OUTPUT_BYTES_MAX, Received, elapsed},
+    mux::{self, Closed, Fault, OUTPUT_BYTES_MAX, Received, elapsed},
     refusal::Reason,
     timer::Timer,
     transport::Transport,
@@ -130,7 +130,7 @@ impl Driver {
             Received::Waiting => {}
             // Nobody is there to be sent anything.
             Received::Ended => {
-                self.shared.lock().end();
+                self.shared.lock().end(Closed::WithConnection);
                 self.stage = Stage::Closed { until: self.timer.now(), left: 0 };
             }
             Received::Failed(error) => self.fail(error),
@@ -147,7 +147,7 @@ impl Driver {
         if self.has_begun {
             request::record_refused(&self.shared, &reason);
         }
-        self.shared.lock().end();
+        self.shared.lock().end(Closed::WithConnection);
         self.stage = Stage::Closing { until: self.timer.now().saturating_add(GOODBYE) };
     }
 
@@ -160,7 +160,7 @@ impl Driver {
             state.own.idle_since = state.own.idle_since.max(self.timer.now());
         }
         if let Poll::Ready(Err(_)) = result {
-            state.end();
+            state.end(Closed::WithConnection);
             return self.stage = Stage::Closed { until: self.timer.now(), left: 0 };
         }
         if self.stage == Stage::Open && state.codec.is_finished() {
@@ -230,7 +230,7 @@ impl Driver {
 /// Streams end with their connection.
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.shared.lock().end();
+        self.shared.lock().end(Closed::WithConnection);
     }
 }
 
@@ -339,7 +339,7 @@ fn handle(
 /// The codec has reset a stream for what the client sent or holds.
 fn fail(shared: &Arc<Shared>, state: &mut State, stream: u32, error: StreamError) {
     if state.streams.contains_key(&stream) {
-        return state.close(stream, Closed::Failed(error.code()));
+        return state.close(stream, Closed::Failed(Fault::Stream(error)));
     }
     let status = if error == StreamError::Refused { 503 } else { 400 };
     request::record_refused(shared, &Reason::Malformed { code: error.code(), status });

@@ -71,8 +71,8 @@ impl Stream {
     pub(super) fn failure(&self) -> Option<&'static str> {
         let closed = self.look(|state, id| state.streams.get(&id).and_then(|entry| entry.closed));
         match closed {
-            Some(Closed::Failed(code)) => Some(code),
-            Some(Closed::ByPeer | Closed::WithConnection) | None => self.failure,
+            Some(Closed::Failed(fault)) => Some(fault.code()),
+            Some(Closed::ByPeer | Closed::Unprocessed { .. } | Closed::WithConnection) | None => self.failure,
         }
     }
 

@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 
 pub(crate) use account::{Account, Ending};
 pub(crate) use room::{Room, call_waiting};
-pub(crate) use thread::{charged, passed_on};
+pub(crate) use thread::{account, charge, charged, passed_on};
 
 /// How far a thread's count may be from what it published, in bytes, where the bound allows it: seven receive buffers.
 const GRAIN_MAX: usize = 256 * 1024;

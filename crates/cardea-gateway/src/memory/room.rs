@@ -58,6 +58,11 @@ impl Room {
         self.poll_turn(cx)
     }
 
+    /// Whether it would have to wait now.
+    pub(crate) fn has_to_wait(&self) -> bool {
+        self.is_awaited() || (super::has_to_wait() && thread::is_charged())
+    }
+
     /// Whether it has to wait.
     pub(crate) const fn is_awaited(&self) -> bool {
         self.turn.is_some()

@@ -12,7 +12,7 @@ use pin_project_lite::pin_project;
 use super::{Account, Ending, GRAIN, publish};
 
 /// The account that is charged, where there is one.
-type Current = Option<Arc<Account>>;
+pub(crate) type Current = Option<Arc<Account>>;
 
 thread_local! {
     static THREAD: Thread = const { Thread { account: Cell::new(None), unpublished: Cell::new(0) } };
@@ -121,6 +121,21 @@ impl<F: Future> Future for Charged<F> {
             Poll::Pending => Poll::Pending,
         }
     }
+}
+
+/// The account of the connection whose task is being polled.
+pub(crate) fn account() -> Option<Arc<Account>> {
+    THREAD.with(|thread| {
+        let account = thread.account.take();
+        thread.account.set(account.clone());
+        account
+    })
+}
+
+/// Charges to `account`, where there is one, what `change` makes the process hold, whatever task is being polled.
+pub(crate) fn charge(account: &mut Current, change: impl FnOnce()) {
+    let _charging = account.is_some().then(|| Charging::begin(account));
+    change();
 }
 
 /// Puts an account in charge, and the one before it back, also where a poll panics.

@@ -7,7 +7,7 @@ const RELEASE_BYTES: usize = 64 * 1024;
 const KEPT_BYTES_MAX: usize = 32 * 1024;
 
 /// Content of a stream.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Content {
     /// What is passed on next, from `start`.
     chunk: Vec<u8>,
@@ -62,6 +62,11 @@ impl Content {
     /// back-pressure.
     pub(crate) const fn is_release_due(&self) -> bool {
         self.passed_on > 0 && (self.is_empty() || self.passed_on >= RELEASE_BYTES)
+    }
+
+    /// Whether something was passed on that the peer was not told of.
+    pub(crate) const fn has_passed_on(&self) -> bool {
+        self.passed_on > 0
     }
 
     /// What was passed on and the peer was not told of, in bytes.

@@ -5,11 +5,13 @@
 //! worker, so nobody waits for the lock.
 
 mod content;
+mod fault;
 mod socket;
 mod state;
 mod turns;
 
 pub(crate) use content::Content;
+pub(crate) use fault::Fault;
 pub(crate) use socket::{Received, poll_send, receive};
 pub(crate) use state::{Closed, Entry, Locked, Side, State, StreamState};
 pub(crate) use turns::OUTPUT_BYTES_MAX;

@@ -2,16 +2,19 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
 };
 
 use cardea_http::h2::{Connection, Role};
 
-use super::turns::{Heads, TURN_BYTES, Turns};
+use super::{
+    fault::Fault,
+    turns::{Heads, TURN_BYTES, Turns},
+};
 use crate::{
     downstream::Aborted,
-    memory::{Held, QueuedHeld},
+    memory::{self, Account, Held, QueuedHeld},
 };
 
 /// Who is at the other end of a connection.
@@ -71,6 +74,8 @@ pub(crate) struct Entry<T> {
     pub(crate) wants_turn: bool,
     /// The memory of what its task has not taken.
     held: Held,
+    /// The account that is charged for it. None: that of the task which is polled.
+    account: Option<Arc<Account>>,
 }
 
 /// A stream was ended before its task has ended it.
@@ -78,10 +83,15 @@ pub(crate) struct Entry<T> {
 pub(crate) enum Closed {
     /// By the peer, or with the connection.
     ByPeer,
+    /// By the peer, which has processed nothing of it (RFC 9113 §6.8, §8.7).
+    Unprocessed {
+        /// Whether the connection takes no more streams.
+        is_going_away: bool,
+    },
     /// With the connection, which has failed or was closed in the middle of something.
     WithConnection,
     /// By the codec, for this reason.
-    Failed(&'static str),
+    Failed(Fault),
 }
 
 impl<S: Side> Locked<S> {
@@ -192,8 +202,8 @@ impl<S: Side> State<S> {
     }
 
     /// Ends all streams with the connection. Nothing is sent on it any more.
-    pub(crate) fn end(&mut self) {
-        self.streams.values_mut().for_each(|entry| entry.close(Closed::WithConnection));
+    pub(crate) fn end(&mut self, closed: Closed) {
+        self.streams.values_mut().for_each(|entry| entry.close(closed));
         self.heads.clear();
     }
 
@@ -225,6 +235,11 @@ impl<S: Side> State<S> {
 }
 
 impl<T: StreamState> Entry<T> {
+    /// A stream whose memory is charged to `account`, whoever receives for it.
+    pub(crate) fn charged_to(account: Option<Arc<Account>>) -> Self {
+        Self { account, ..Self::default() }
+    }
+
     /// Notes who is to be woken when something changes for the stream.
     pub(crate) fn note_waker(&mut self, cx: &Context<'_>) {
         if self.waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
@@ -255,15 +270,22 @@ impl<T: StreamState> Entry<T> {
     fn close(&mut self, closed: Closed) {
         self.closed.get_or_insert(closed);
         if !(T::IS_WANTED_WHOLE && self.has_ended) {
-            self.received = Vec::new();
-            self.own.clear();
-            self.count_memory();
+            self.release();
         }
         self.wake();
     }
 
     /// Counts the memory of what its task has not taken.
     pub(crate) fn count_memory(&mut self) {
-        self.held.set(self.received.capacity() + self.own.memory_bytes());
+        let bytes = self.received.capacity() + self.own.memory_bytes();
+        let held = &mut self.held;
+        memory::charge(&mut self.account, || held.set(bytes));
+    }
+
+    /// Lets go of all that was received.
+    pub(crate) fn release(&mut self) {
+        self.received = Vec::new();
+        self.own.clear();
+        self.count_memory();
     }
 }

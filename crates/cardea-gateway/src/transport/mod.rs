@@ -70,6 +70,11 @@ impl Transport {
         }
     }
 
+    /// Whether there is TLS.
+    pub(crate) const fn is_secure(&self) -> bool {
+        matches!(self, Self::Tls(_))
+    }
+
     /// Whether the handshake is not done, so that what was received may have been sent by somebody who has recorded it
     /// (RFC 8446 §8).
     pub(crate) fn is_early(&self) -> bool {

@@ -106,6 +106,11 @@ impl TlsTransport {
         }
     }
 
+    /// The protocol that was negotiated (RFC 7301).
+    pub(crate) fn alpn(&self) -> Option<&[u8]> {
+        self.session.alpn_protocol()
+    }
+
     pub(crate) fn tcp(&self) -> Option<&TcpStream> {
         match &self.socket {
             Socket::Tcp(tcp) => Some(tcp),

@@ -8,6 +8,7 @@ use cardea_upstream::{Address, Endpoint, FailureKind};
 use rustls::pki_types::ServerName;
 use tokio::net::{TcpStream, UnixStream};
 
+use super::{Offer, Spoken};
 use crate::{
     model::ServiceTls,
     shortage::Shortage,
@@ -30,6 +31,7 @@ pub(crate) enum ConnectError {
 /// A connection that was made.
 pub(crate) struct Connected {
     pub(crate) transport: Transport,
+    pub(crate) spoken: Spoken,
     /// How long the TCP handshake took, which is one round trip.
     pub(crate) round_trip: Option<Duration>,
 }
@@ -39,13 +41,14 @@ pub async fn measure_round_trip(address: &Address) -> Option<Duration> {
     tokio::time::timeout(MEASURE_TIMEOUT, open(address)).await.ok()?.ok()?.1
 }
 
-/// Opens a connection, with the TLS handshake where the service asks for it, by `deadline`.
+/// Opens a connection, with the TLS handshake where the service asks for it, by `deadline`. It speaks what was offered.
 ///
 /// # Errors
 /// At which step it failed.
 pub(crate) async fn connect<C>(
     endpoint: &Endpoint<C>,
     tls: Option<&ServiceTls>,
+    offer: Offer,
     timer: &mut Timer,
     deadline: Mono,
 ) -> Result<Connected, ConnectError> {
@@ -60,10 +63,11 @@ pub(crate) async fn connect<C>(
         Err(_) => return failed(FailureKind::ConnectTimeout),
     };
     let Some(tls) = tls else {
-        return Ok(Connected { transport: socket.into_plain(), round_trip });
+        let spoken = offer.spoken(false, None).unwrap_or(Spoken::Http1);
+        return Ok(Connected { transport: socket.into_plain(), spoken, round_trip });
     };
-    match timer.until(deadline, secure(socket, endpoint, tls)).await {
-        Ok(Ok(transport)) => Ok(Connected { transport, round_trip }),
+    match timer.until(deadline, secure(socket, endpoint, tls, offer)).await {
+        Ok(Ok((transport, spoken))) => Ok(Connected { transport, spoken, round_trip }),
         Ok(Err(error)) => {
             warn_of_handshake(endpoint.label(), &error, tls, timer.now());
             failed(FailureKind::Handshake)
@@ -121,6 +125,8 @@ async fn tcp(address: SocketAddr) -> Result<(Socket, Option<Duration>), OpenErro
 enum SecureError {
     #[error("a Unix socket needs a server name for TLS")]
     NameMissing,
+    #[error("the endpoint does not speak HTTP/2 (it did not choose \"h2\" by ALPN)")]
+    Http2Missing,
     #[error(transparent)]
     NameInvalid(#[from] TlsError),
     #[error(transparent)]
@@ -133,14 +139,17 @@ async fn secure<C>(
     socket: Socket,
     endpoint: &Endpoint<C>,
     tls: &ServiceTls,
-) -> Result<Transport, SecureError> {
+    offer: Offer,
+) -> Result<(Transport, Spoken), SecureError> {
     let name = match (&tls.server_name, endpoint.name(), endpoint.address()) {
         (Some(name), ..) => name.clone(),
         (None, Some(name), _) => server_name(name.verified())?,
         (None, None, Address::Tcp(address)) => ServerName::IpAddress(address.ip().into()),
         (None, None, Address::Unix(_)) => return Err(SecureError::NameMissing),
     };
-    let mut tls = TlsTransport::client(socket, Arc::clone(&tls.config), name)?;
+    let config = if offer.has_http2() { tls.http2.as_ref().unwrap_or(&tls.config) } else { &tls.config };
+    let mut tls = TlsTransport::client(socket, Arc::clone(config), name)?;
     std::future::poll_fn(|cx| tls.poll_handshake(cx)).await?;
-    Ok(Transport::Tls(Box::new(tls)))
+    let spoken = offer.spoken(true, tls.alpn()).ok_or(SecureError::Http2Missing)?;
+    Ok((Transport::Tls(Box::new(tls)), spoken))
 }

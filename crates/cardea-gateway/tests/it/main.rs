@@ -57,5 +57,8 @@ mod tarpit;
 mod throttles;
 mod tls;
 mod trailers;
+mod upstream_http2;
+mod upstream_http2_frames;
+mod upstream_versions;
 mod versions;
 mod waiting_rights;

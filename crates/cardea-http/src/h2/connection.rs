@@ -263,6 +263,12 @@ impl<R: Role> Connection<R> {
         &self.peer
     }
 
+    /// Whether the settings of the peer are known: before, their default values are assumed.
+    #[must_use]
+    pub fn has_peer_settings(&self) -> bool {
+        !matches!(self.phase, Phase::Preface | Phase::FirstSettings)
+    }
+
     /// The streams that aren't closed.
     #[must_use]
     pub const fn active_streams(&self) -> u32 {

@@ -30,7 +30,7 @@ impl Usage {
     }
 
     /// One more exchange has ended, with which the endpoint offered this.
-    pub(super) const fn count(&mut self, offer: KeepAlive) {
+    pub const fn count(&mut self, offer: KeepAlive) {
         self.exchanges = self.exchanges.saturating_add(1);
         self.offer = offer;
     }

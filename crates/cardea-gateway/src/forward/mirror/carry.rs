@@ -2,6 +2,7 @@
 
 use std::{
     future::poll_fn,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
@@ -13,11 +14,9 @@ use super::MirrorCopy;
 use crate::{
     body::{BodyError, BodySource},
     forward::retries::asked_to_wait,
-    model::{Mirror, MirrorOutcome},
+    model::MirrorOutcome,
     timer::Timer,
-    upstream::{
-        self, ConnectError, Connected, Connection, HeadError, OutgoingHead, Pooled, UpstreamExchange,
-    },
+    upstream::{self, ConnectError, Connection, HeadError, Offer, OutgoingHead, Pooled, UpstreamExchange},
     workers,
 };
 
@@ -42,11 +41,13 @@ async fn exchange(copy: &MirrorCopy, timer: &mut Timer) -> MirrorOutcome {
         return if state.reached_limit().is_some() { MirrorOutcome::Limited } else { MirrorOutcome::Failed };
     };
     let _in_flight = endpoint.begin(worker);
-    let kept = Connection::kept(endpoint, timer.now());
+    // A copy asks for no upgrade.
+    let offer = mirror.service.offer(false);
+    let kept = Connection::kept(endpoint, offer, timer.now());
     let is_reused = kept.is_some();
     let connection = match kept {
         Some(kept) => kept,
-        None => match connect(mirror, &state, choice, endpoint, timer, deadline).await {
+        None => match connect(copy, &state, (choice, endpoint), offer, timer, deadline).await {
             Ok(connection) => connection,
             Err(outcome) => return outcome,
         },
@@ -56,10 +57,11 @@ async fn exchange(copy: &MirrorCopy, timer: &mut Timer) -> MirrorOutcome {
         target: &copy.target,
         fields: &copy.fields,
         length: copy.length(),
+        accepts_trailers: false,
     };
     let begun = timer.precise();
     let mut sending = Sending {
-        exchange: connection.begin(head, copy.model.limits.response_head),
+        exchange: connection.begin(head, mirror.service.limits(&copy.model.limits)),
         left: RESPONSE_BYTES_MAX,
         body: Body { left: &copy.body },
     };
@@ -72,13 +74,9 @@ async fn exchange(copy: &MirrorCopy, timer: &mut Timer) -> MirrorOutcome {
         Ok(Err(error)) => {
             // A kept connection may have been closed at any time (RFC 9112 §9.3.1).
             let is_stale = is_reused && error == HeadError::EndedBefore;
-            let kind = match error {
-                HeadError::EndedBefore | HeadError::EndedAfterInformational | HeadError::EndedWithin => {
-                    FailureKind::Closed
-                }
-                HeadError::Malformed(_) | HeadError::TooManyInformational => FailureKind::Malformed,
-            };
-            if !is_stale {
+            if let Some(kind) = error.failure_kind()
+                && !is_stale
+            {
                 state.failed(choice, now, kind, waited);
             }
             return MirrorOutcome::Failed;
@@ -102,28 +100,30 @@ async fn exchange(copy: &MirrorCopy, timer: &mut Timer) -> MirrorOutcome {
 
 /// A new connection. What is learned of the endpoint, its state is told.
 async fn connect(
-    mirror: &Mirror,
+    copy: &MirrorCopy,
     state: &ServiceState<Pooled>,
-    choice: Choice,
-    endpoint: &Endpoint<Pooled>,
+    (choice, endpoint): (Choice, &Arc<Endpoint<Pooled>>),
+    offer: Offer,
     timer: &mut Timer,
     deadline: Mono,
 ) -> Result<Connection, MirrorOutcome> {
+    let service = &copy.place.mirror.service;
     let permit = endpoint.permit().ok_or(MirrorOutcome::Limited)?;
     let begun = timer.precise();
-    let limit = mirror.service.connect_timeout.map_or(deadline, |limit| begun.saturating_add(limit));
+    let limit = service.connect_timeout.map_or(deadline, |limit| begun.saturating_add(limit));
     let connecting = endpoint.connecting(workers::current());
-    let tls = mirror.service.tls.as_ref();
-    let connected = upstream::connect(endpoint, tls, timer, limit.min(deadline)).await;
+    let tls = service.tls.as_ref();
+    let connected = upstream::connect(endpoint, tls, offer, timer, limit.min(deadline)).await;
     drop(connecting);
     let now = timer.precise();
     match connected {
-        Ok(Connected { transport, round_trip }) => {
+        Ok(connected) => {
             state.connected(choice, now);
-            if let Some(round_trip) = round_trip {
+            if let Some(round_trip) = connected.round_trip {
                 state.round_trip(choice.endpoint, now, round_trip);
             }
-            Ok(Connection::new(endpoint, transport, permit, now))
+            let limits = service.limits(&copy.model.limits);
+            Ok(Connection::new(endpoint, connected, permit, limits, copy.model.clock()))
         }
         Err(ConnectError::Endpoint(FailureKind::ConnectTimeout)) if now >= deadline => {
             Err(MirrorOutcome::TimedOut)

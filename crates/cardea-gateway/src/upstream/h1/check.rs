@@ -99,12 +99,10 @@ pub(crate) async fn exchange(mut transport: Transport, request: &[u8], config: &
             Ok(Some(framing)) => break framing,
             Ok(None) => {}
             Err(HeadError::EndedBefore) => return Answer::none(),
-            Err(HeadError::EndedAfterInformational | HeadError::EndedWithin) => {
-                return Answer::failed(CLOSED);
-            }
             Err(HeadError::Malformed(_) | HeadError::TooManyInformational) => {
                 return Answer::failed(MALFORMED);
             }
+            Err(_) => return Answer::failed(CLOSED),
         }
     };
     let mut body = BodyReader::new(framing);

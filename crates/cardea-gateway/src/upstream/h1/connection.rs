@@ -6,20 +6,21 @@ use cardea_upstream::{ConnectionPermit, Endpoint, Hold, PoolPlace, Usage};
 
 use crate::{
     transport::{Idle, Transport},
+    upstream::Pooled,
     workers,
 };
 
-/// A connection with what must be given up together with it.
+/// A connection without an exchange, with what must be given up together with it.
 #[derive(Debug)]
-pub struct Pooled {
+pub(crate) struct Kept {
     transport: Transport,
     /// The place among the endpoint's connections.
     permit: ConnectionPermit,
 }
 
-impl Pooled {
+impl Kept {
     /// Whether the connection can be used. `surplus` is told of bytes that belong to no response.
-    fn is_quiet(&mut self, surplus: impl FnOnce()) -> bool {
+    pub(in crate::upstream) fn is_quiet(&mut self, surplus: impl FnOnce()) -> bool {
         let idle = self.transport.look();
         if idle == Idle::Surplus {
             surplus();
@@ -47,14 +48,17 @@ impl Connection {
         Self { transport, permit, pool: endpoint.pool().place(workers::current(), Usage::new(now)) }
     }
 
-    /// See [`crate::upstream::Connection::kept`].
-    pub(crate) fn kept(endpoint: &Endpoint<Pooled>, now: Mono) -> Option<Self> {
-        let pool = endpoint.pool();
-        let kept = pool.take(workers::current(), now, |pooled| pooled.is_quiet(|| pool.note_surplus()))?;
-        let Pooled { transport, permit } = kept.connection;
+    /// One that was kept, by another worker if it is `foreign`.
+    pub(in crate::upstream) fn resume(
+        endpoint: &Endpoint<Pooled>,
+        kept: Kept,
+        usage: Usage,
+        is_foreign: bool,
+    ) -> Option<Self> {
+        let Kept { transport, permit } = kept;
         // One that can't be moved is as good as none.
-        let transport = if kept.foreign { transport.moved_here().ok()? } else { transport };
-        Some(Self { transport, permit, pool: pool.place(workers::current(), kept.usage) })
+        let transport = if is_foreign { transport.moved_here().ok()? } else { transport };
+        Some(Self { transport, permit, pool: endpoint.pool().place(workers::current(), usage) })
     }
 
     /// Keeps the connection for a later exchange, at once or, where `hold` says so, after it has been quiet for a while. With
@@ -62,10 +66,10 @@ impl Connection {
     pub(super) fn give_back(self, now: Mono, hold: Option<Hold>, offer: KeepAlive) {
         let Self { transport, permit, mut pool } = self;
         pool.count(offer);
-        let pooled = Pooled { transport, permit };
+        let pooled = Pooled::http1(Kept { transport, permit });
         drop(match hold {
             None => pool.put(pooled, now),
-            Some(hold) => pool.hold(pooled, now, hold, |held| held.is_quiet(|| pool.note_surplus())),
+            Some(hold) => pool.hold(pooled, now, hold, |held| held.is_usable(|| pool.note_surplus())),
         });
     }
 

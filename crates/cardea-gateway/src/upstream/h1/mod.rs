@@ -14,8 +14,7 @@ use cardea_http::{
 };
 use cardea_upstream::{Hold, InFlight};
 
-pub(crate) use connection::Connection;
-pub use connection::Pooled;
+pub(crate) use connection::{Connection, Kept};
 use request::RequestWriter;
 use response::HeadReader;
 

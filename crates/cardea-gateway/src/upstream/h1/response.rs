@@ -7,7 +7,7 @@ use cardea_http::{
     h1::{Framing, HeadLimits, ResponseDecoder, response_framing},
 };
 
-use crate::{buffer::Buffer, memory::Room, transport::Transport, upstream::HeadError};
+use crate::{buffer::Buffer, memory::Room, mux::Fault, transport::Transport, upstream::HeadError};
 
 /// How many informational responses one request may have: beyond that a service could fill our memory with them.
 const INFORMATIONAL_MAX: u32 = 32;
@@ -63,7 +63,7 @@ impl HeadReader {
                         return Poll::Ready(self.accept(head, consumed));
                     }
                     Ok(None) => {}
-                    Err(error) => return Poll::Ready(Err(HeadError::Malformed(error))),
+                    Err(error) => return Poll::Ready(Err(HeadError::Malformed(Fault::Response(error)))),
                 }
             }
             let received = match inbound.poll_room(cx, &mut self.room) {
@@ -99,7 +99,8 @@ impl HeadReader {
     fn accept(&mut self, head: &ResponseHead, bytes: usize) -> Result<Option<Framing>, HeadError> {
         self.decoder.reset();
         // Of informational responses too: what follows one that claims a body has two readings.
-        let framing = response_framing(head, self.method).map_err(HeadError::Malformed)?;
+        let framing = response_framing(head, self.method)
+            .map_err(|error| HeadError::Malformed(Fault::Response(error)))?;
         if head.status >= 200 || head.status == 101 {
             return Ok(Some(framing));
         }

@@ -92,6 +92,11 @@ impl Certificates {
 
     /// For an origin that speaks TLS as `a.example`.
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        self.acceptor_of(&["h2", "http/1.1"])
+    }
+
+    /// The same, for these protocols.
+    pub(crate) fn acceptor_of(&self, alpn: &[&str]) -> TlsAcceptor {
         let certificate = CertificateConfig {
             chain: self.path("a.example.pem"),
             key: self.path("a.example.key"),
@@ -101,7 +106,8 @@ impl Certificates {
             client_auth: None,
             ocsp: None,
         };
-        let config = ServerTlsConfig { certificates: vec![certificate], ..ServerTlsConfig::default() };
+        let alpn = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let config = ServerTlsConfig { certificates: vec![certificate], alpn, ..ServerTlsConfig::default() };
         let clock = ManualClock::new(Wall::from_unix_seconds(2_000_000_000)).clock();
         TlsAcceptor::from(ServerTls::load(&config, &clock).unwrap().config())
     }

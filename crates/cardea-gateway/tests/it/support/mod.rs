@@ -3,6 +3,7 @@
 pub(crate) mod certificates;
 pub(crate) mod client;
 pub(crate) mod gateway;
+pub(crate) mod http2_origin;
 pub(crate) mod origin;
 pub(crate) mod tokens;
 pub(crate) mod under_way;
