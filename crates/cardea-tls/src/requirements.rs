@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use arc_swap::{ArcSwap, Guard};
 use cardea_clock::Wall;
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 use thiserror::Error;
 
 use crate::certificate::hosts_of_unusable;
@@ -149,6 +149,7 @@ impl HostRequirements {
             }
             table.defaults.push(certificates.first().map(place));
         }
+        table.close_names_of_files(certificates.iter().flatten());
         if !unknown.is_empty() {
             return Err(unknown);
         }
@@ -270,7 +271,16 @@ impl HostRequirements {
     fn rebuild(&self) {
         // A concurrent caller need not wait: the present table was current a moment ago.
         if let Ok(_rebuilding) = self.rebuilding.try_lock() {
+            let before = self.contradictions();
             self.table.store(Arc::new(Table::of(&self.served)));
+            for new in self.contradictions().iter().filter(|found| !before.contains(found)) {
+                tracing::warn!(
+                    host = new.host,
+                    first = new.first,
+                    second = new.second,
+                    "certificates were replaced, and listeners now require different client certificates for a host: all are required"
+                );
+            }
         }
     }
 }
@@ -292,7 +302,28 @@ impl Table {
             let default = names.default_trust_domain().map(place);
             table.defaults.push(default.or_else(|| configured_default(listener, tls.settings())));
         }
+        table.close_names_of_files(served.iter().flat_map(|tls| &tls.settings().certificates));
         table
+    }
+
+    /// What a wildcard requires holds for the names below it that nobody configured, too: a name that a certificate's file has must
+    /// not open a host, since files are replaced.
+    fn close_names_of_files<'c>(&mut self, certificates: impl Iterator<Item = &'c CertificateConfig>) {
+        if !self.wildcards.values().any(|host| host.required) {
+            return;
+        }
+        let configured: HashSet<&str> =
+            certificates.flat_map(|certificate| &certificate.hosts).map(String::as_str).collect();
+        for (name, host) in &mut self.exact {
+            if host.required || configured.contains(&**name) {
+                continue;
+            }
+            let wildcard = wildcard_of(name).and_then(|suffix| self.wildcards.get(suffix));
+            if let Some(wildcard) = wildcard.filter(|wildcard| wildcard.required) {
+                host.places.extend(wildcard.places.iter().filter(|place| place.is_required()).cloned());
+                host.required = true;
+            }
+        }
     }
 
     /// Adds what a listener requires for a name, of a wildcard what follows the `*.`.

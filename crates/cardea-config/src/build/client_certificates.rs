@@ -3,7 +3,9 @@
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
 use cardea_gateway::{client_certificate::ClientCertificateRule, model::ListenerModel};
-use cardea_tls::{CertificateRequirement, ClientAuthConfig, ClientAuthority, HostRequirements, ServerTls};
+use cardea_tls::{
+    CertificateRequirement, ClientAuthConfig, ClientAuthMode, ClientAuthority, HostRequirements, ServerTls,
+};
 
 use super::{
     super::{
@@ -118,6 +120,7 @@ impl Builder<'_> {
             return None;
         }
         let config = self.config;
+        self.check_hosts_are_named();
         // In configured order, so that messages about two of them are stable.
         let secure = config.listeners.iter().filter_map(|listener| {
             Some((listener.name.as_str(), Arc::clone(listeners.get(&listener.name)?.tls.as_ref()?)))
@@ -156,6 +159,31 @@ impl Builder<'_> {
             }
         }
         Some(requirements)
+    }
+
+    /// Reports certificates that require those of clients for the hosts that their files name, where other certificates require
+    /// less: another file, put there by a renewal, would open the hosts that it does not name.
+    fn check_hosts_are_named(&mut self) {
+        let tls = self.config.listeners.iter().filter_map(|listener| listener.tls.as_ref());
+        let certificates: Vec<_> = tls.flat_map(|tls| &tls.certificates).collect();
+        let requires = |certificate: &model::Certificate| {
+            certificate.client_certificate == Some(ClientAuthMode::Require)
+        };
+        for certificate in
+            certificates.iter().filter(|certificate| certificate.is_sound && requires(certificate))
+        {
+            let is_named = !certificate.hosts.is_empty();
+            let is_alone = certificates
+                .iter()
+                .all(|other| requires(other) && other.client_authorities == certificate.client_authorities);
+            if !is_named && !is_alone {
+                self.problem(
+                    certificate.at,
+                    "this certificate requires those of clients, and only its file tells for which hosts: another file would end it",
+                    "name them: hosts = [\"…\"]",
+                );
+            }
+        }
     }
 
     /// Warns of route hosts that no certificate names: their clients get the default certificate with its requirements.

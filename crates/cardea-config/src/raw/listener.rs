@@ -142,7 +142,9 @@ pub(crate) struct RawCertificate {
     /// hosts fail.
     #[serde(default)]
     pub(crate) acme: bool,
-    /// The host names that it is used for. Default: those in the certificate. Required with `acme`.
+    /// The host names that it is used for. Default: those in the certificate. Required with `acme`, and with
+    /// `client_certificate = "require"` where another certificate requires less: a renewed file must not change whom that holds
+    /// for.
     #[serde(default)]
     #[schemars(length(min = 1))]
     pub(crate) hosts: Vec<String>,

@@ -59,7 +59,7 @@ impl Bench {
         let authorities = if mode == "off" { String::new() } else { format!("\"{authority}\"") };
         format!(
             "[[listener.tls.certificate]]\nchain = {chain:?}\nkey = {key:?}\nclient_certificate = \"{mode}\"\n\
-             client_authorities = [{authorities}]\n"
+             client_authorities = [{authorities}]\nhosts = [{host:?}]\n"
         )
     }
 

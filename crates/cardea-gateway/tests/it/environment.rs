@@ -388,6 +388,15 @@ fn each_attribute_reads_as_real_requests_have_it() {
         let response = send.send_request(request, true).unwrap().0.await.unwrap();
         assert_eq!(response.status(), 401);
         check(&gateway.log(3).await[2], &refused(), &mut seen);
+        let call = http::Request::post("https://a.example/admin").header("content-type", "application/grpc");
+        let mut send = send.ready().await.unwrap();
+        let response = send.send_request(call.body(()).unwrap(), true).unwrap().0.await.unwrap();
+        assert_eq!(response.status(), 200);
+        check(
+            &gateway.log(4).await[3],
+            &[("response.grpc_status", is(16)), ("response.status", is(401))],
+            &mut seen,
+        );
         connection.abort();
         assert!(!gateway.log_text().contains(&token));
 

@@ -29,6 +29,7 @@ use crate::{
     server_name,
 };
 
+mod replaced_names;
 mod unusable;
 
 /// The certificates of these tests are valid for so long that clients may use the real time.

@@ -56,6 +56,7 @@ address = "127.0.0.1:0"
 [[listener.tls.certificate]]
 chain = "staff-host.pem"
 key = "staff-host.key"
+hosts = ["staff.test"]
 client_certificate = "require"
 client_authorities = ["staff"]
 

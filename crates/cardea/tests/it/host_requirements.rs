@@ -32,6 +32,7 @@ key = "www.key"
 [[listener.tls.certificate]]
 chain = "partners.pem"
 key = "partners.key"
+hosts = ["*.partners.example.com"]
 trust_domain = "partners"
 client_certificate = "require"
 client_authorities = ["partners"]
@@ -93,23 +94,46 @@ impl Setting {
 fn a_host_has_one_requirement() {
     let setting = Setting::new();
     let host = "a.partners.example.com";
-    let same = "client_certificate = \"require\"\nclient_authorities = [\"partners\"]";
+    let same = "client_certificate = \"require\"\nclient_authorities = [\"partners\"]\nhosts = [\"*.partners.example.com\"]";
     for (chain, certificate) in [("other", ""), ("partners", same)] {
         assert_eq!(setting.check(chain, certificate, host, ""), "", "{certificate}");
     }
     for certificate in [
         "",
         "client_certificate = \"request\"\nclient_authorities = [\"partners\"]",
-        "client_certificate = \"require\"\nclient_authorities = [\"staff\"]",
+        "client_certificate = \"require\"\nclient_authorities = [\"staff\"]\nhosts = [\"*.partners.example.com\"]",
     ] {
         let told = setting.check("partners", certificate, host, "");
         // The place of the one certificate, and within the message that of the other.
         assert!(
-            told.contains("cardea.toml:37:") && told.contains("cardea.toml:22:"),
+            told.contains("cardea.toml:38:") && told.contains("cardea.toml:22:"),
             "{certificate}: {told}"
         );
         assert!(told.contains("*.partners.example.com"), "{told}");
     }
+}
+
+/// Files of certificates are replaced. What a host requires must not depend on what the next one says.
+#[test]
+fn a_file_alone_opens_no_host() {
+    let setting = Setting::new();
+    let host = "a.partners.example.com";
+    let strict = "client_certificate = \"require\"\nclient_authorities = [\"staff\"]";
+    let told = setting.check("other", strict, host, "");
+    assert!(
+        told.contains("cardea.toml:38:") && told.contains("only its file tells for which hosts"),
+        "{told}"
+    );
+    assert_eq!(setting.check("other", &format!("{strict}\nhosts = [\"other.example.com\"]"), host, ""), "");
+
+    // A name below the wildcard in a file that asks for nothing, and the same where it is configured.
+    let issued =
+        Authority::new("web", FROM, TO).unwrap().issue(&["other.example.com", host], FROM, TO).unwrap();
+    setting.0.write("other.pem", &issued.chain_pem);
+    setting.0.write("other.key", &issued.key_pem);
+    let told = setting.check("other", "", host, "");
+    assert!(told.contains(host) && told.contains("requires a client certificate"), "{told}");
+    assert_eq!(setting.check("other", &format!("hosts = [\"other.example.com\", {host:?}]"), host, ""), "");
 }
 
 #[test]
@@ -122,7 +146,7 @@ fn a_route_whose_host_requires_a_certificate_needs_a_listener_that_requests_it()
         for bound in ["listeners = [\"plain\"]", "listeners = [\"plain\", \"second\"]"] {
             let told = setting.check("other", "", host, bound);
             assert!(
-                told.contains("cardea.toml:42:") && told.contains("requires client certificates"),
+                told.contains("cardea.toml:43:") && told.contains("requires client certificates"),
                 "{told}"
             );
             assert!(told.contains("bind the route to a listener that does: public"), "{told}");
@@ -157,7 +181,7 @@ fn hosts_without_a_certificate_are_reported() {
         assert_eq!(setting.check("other", "", host, bound), "", "it is no error");
         let ran = setting.0.run(&["check", "--deny-warnings"]);
         let told =
-            ran.stderr.contains("cardea.toml:42:1: warning: no certificate of the route's listeners names");
+            ran.stderr.contains("cardea.toml:43:1: warning: no certificate of the route's listeners names");
         assert_eq!(told, is_told, "{host} {bound}: {ran:?}");
         assert!(!is_told || ran.code == Some(2), "{ran:?}");
     }
@@ -172,7 +196,7 @@ fn listeners_of_routes_exist() {
         ("listeners = [\"plain\", \"plain\"]", "is there twice"),
     ] {
         let told = setting.check("other", "", "www.example.com", bound);
-        assert!(told.contains("cardea.toml:47:") && told.contains(expected), "{bound}: {told}");
+        assert!(told.contains("cardea.toml:48:") && told.contains(expected), "{bound}: {told}");
     }
     // Routes for the same requests of other listeners are other routes.
     let second = |listener: &str| {

@@ -38,6 +38,7 @@ fn start_with(tls: &str) -> (Folder, Server) {
 [[listener.tls.certificate]]
 chain = "must.pem"
 key = "must.key"
+hosts = ["must.test"]
 client_certificate = "require"
 client_authorities = ["staff"]
 

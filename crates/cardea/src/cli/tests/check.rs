@@ -103,9 +103,9 @@ client_authorities = ["partners"]
 [[listener.tls.certificate]]                            # wrong
 chain = "one.pem"
 key = "two.key"
-[[listener.tls.certificate]]
+[[listener.tls.certificate]]                            # wrong
 chain = "two.pem"
-key = "none.key"                                        # wrong
+key = "none.key"
 
 [[issuer]]
 name = "main"

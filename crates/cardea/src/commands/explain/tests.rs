@@ -150,7 +150,7 @@ fn endpoints_of_the_gateway_are_routes_like_any_other() {
         assert_eq!(found["refusal"], serde_json::Value::Null, "{path}: {found}");
     }
     // A configured route for hosts that the other one does not match.
-    let asked = ["explain", "GET", "https://shop.example.com/health", "--json"];
+    let asked = ["explain", "GET", "https://elsewhere.example.com/health", "--json"];
     let health: serde_json::Value = serde_json::from_str(&run(&folder, &asked).1).unwrap();
     assert_eq!((&health["route"], &health["destination"]["builtin"]), (&"health".into(), &"health".into()));
     // Their refusals, and requests that they do not match.

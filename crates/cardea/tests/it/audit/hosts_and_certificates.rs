@@ -8,6 +8,7 @@ const CERTIFICATES: &str = r#"
 [[listener.tls.certificate]]
 chain = "partners.pem"
 key = "partners.key"
+hosts = ["*.partners.test"]
 client_certificate = "require"
 client_authorities = ["staff"]
 trust_domain = "partners"
