@@ -5,6 +5,7 @@
 //! [`model::Model`] is what a configuration becomes; [`gateway::Gateway`] holds the one in force.
 #![forbid(unsafe_code)]
 
+pub mod accepting;
 mod admission;
 pub mod attributes;
 mod body;

@@ -3,9 +3,9 @@
 use std::{
     fmt, io,
     net::{IpAddr, SocketAddr},
+    os::fd::{AsFd, BorrowedFd},
     sync::{Arc, Mutex},
     task::Poll,
-    time::Duration,
 };
 
 use cardea_clock::Mono;
@@ -20,6 +20,7 @@ use tokio::{
 };
 
 use crate::{
+    accepting::{self, ACCEPT_PAUSE, Failed},
     buffer::Buffer,
     connections::Activity,
     exchange::{ConnectionFacts, Origin},
@@ -28,16 +29,12 @@ use crate::{
     memory::charged,
     model::{ListenerModel, ProxyProtocol},
     preface::{self, Begun},
-    shortage::Shortage,
     streams,
     timer::Timer,
     transport::{Socket, TlsTransport, Transport, accept_by_greeting},
     warning_limit::WarningLimit,
     workers::{self, Workers},
 };
-
-/// How long accepting pauses when there are no descriptors left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Connections of one worker's sockets that have no permit yet. Beyond them, new ones wait in the kernel's queue.
 const WAITING_MAX: usize = 256;
@@ -87,6 +84,15 @@ impl Registered {
         match self {
             Self::Tcp(listener) => listener.accept().await.map(|(tcp, peer)| (Socket::Tcp(tcp), Some(peer))),
             Self::Unix(listener) => listener.accept().await.map(|(unix, _)| (Socket::Unix(unix), None)),
+        }
+    }
+}
+
+impl AsFd for Registered {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(listener) => listener.as_fd(),
+            Self::Unix(listener) => listener.as_fd(),
         }
     }
 }
@@ -191,22 +197,16 @@ impl Acceptor {
             let (socket, peer) = match socket.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    self.failed(&error).await;
+                    match self.gateway.failed_to_accept(&self.name, socket, &error) {
+                        Failed::OfOneConnection => {}
+                        Failed::Pause | Failed::Short => accepting::pause().await,
+                    }
                     continue;
                 }
             };
             let Ok(waiting) = Arc::clone(&self.waiting).acquire_owned().await else { return };
             self.begin(Accepted { socket, peer, worker: self.worker }, waiting);
         }
-    }
-
-    /// Accepting failed. What is short will not be there at once, so the next attempt waits for a moment.
-    async fn failed(&self, error: &io::Error) {
-        if is_of_one_connection(error) {
-            return;
-        }
-        note_failure(&self.gateway, &self.name, error);
-        tokio::time::sleep(ACCEPT_PAUSE).await;
     }
 
     fn begin(&self, accepted: Accepted, waiting: OwnedSemaphorePermit) {
@@ -277,28 +277,6 @@ fn admit(gateway: &Gateway, facts: &ConnectionFacts, now: Mono) -> Option<(Optio
     Some((from, share))
 }
 
-/// Errors that concern the connection that was being accepted, not the listener.
-fn is_of_one_connection(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::ConnectionRefused
-            | io::ErrorKind::Interrupted
-    )
-}
-
-/// Notes that a connection could not be accepted.
-fn note_failure(gateway: &Gateway, listener: &str, error: &io::Error) {
-    gateway.metrics.accept_failures.increment();
-    match Shortage::of(error) {
-        Some(shortage) => {
-            gateway.fall_short(shortage, "accept");
-        }
-        None => tracing::warn!(listener, %error, "can't accept a connection"),
-    }
-}
-
 /// Takes a connection through its beginnings and serves it.
 async fn connect(
     gateway: Arc<Gateway>,
@@ -311,7 +289,10 @@ async fn connect(
     let peer = accepted.peer;
     let mut socket = match accepted.registered() {
         Ok(socket) => socket,
-        Err(error) => return note_failure(&gateway, &listener.name, &error),
+        Err(error) => {
+            let _ = gateway.note_accept_failure(&listener.name, &error);
+            return;
+        }
     };
     let mut facts = ConnectionFacts {
         listener: Arc::clone(&listener),

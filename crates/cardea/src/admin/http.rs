@@ -3,7 +3,10 @@
 use std::{collections::VecDeque, convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use cardea_gateway::record::metrics;
+use cardea_gateway::{
+    accepting::{self, Failed, Reserve},
+    record::metrics,
+};
 use http::{Method, Request, Response, StatusCode, Version, header, uri::Authority};
 use http_body_util::Full;
 use hyper::{body::Body, server::conn::http1, service::service_fn};
@@ -14,7 +17,7 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 
-use super::{AdminState, Ready, is_shortage};
+use super::{AdminState, Ready};
 
 /// The most connections. A further one closes the oldest: responses are fast, and idle clients must not block readiness
 /// checks.
@@ -34,9 +37,6 @@ const CONNECTION_LIFETIME: Duration = Duration::from_secs(60);
 
 /// How long a running response may take after that, or after the listener was stopped.
 const LAST_RESPONSE: Duration = Duration::from_secs(5);
-
-/// The pause after a failed accept, as without descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 const INDEX: &str = "\
 /metrics  metrics in the Prometheus text format
@@ -61,12 +61,15 @@ pub(crate) async fn serve(listener: TcpListener, state: Arc<AdminState>, stop: i
     // In the order of their start.
     let mut open: VecDeque<AbortHandle> = VecDeque::new();
     let mut stop = std::pin::pin!(stop);
+    let mut reserve = Reserve::default();
+    reserve.fill();
     loop {
         let accepted = tokio::select! {
             () = &mut stop => break,
             accepted = listener.accept() => accepted,
             Some(_) = connections.join_next() => {
                 open.retain(|connection| !connection.is_finished());
+                reserve.fill();
                 continue;
             }
         };
@@ -84,23 +87,44 @@ pub(crate) async fn serve(listener: TcpListener, state: Arc<AdminState>, stop: i
                     stopped.clone(),
                 )));
             }
-            Err(error) if is_shortage(&error) && !connections.is_empty() => {
-                // The oldest connection gives its descriptor.
-                if let Some(oldest) = open.pop_front() {
-                    oldest.abort();
+            Err(error) => match state.gateway().failed_to_accept("admin", &listener, &error) {
+                Failed::OfOneConnection => {}
+                Failed::Short if reserve.give() => {}
+                Failed::Short => {
+                    close_oldest(&mut open, &mut connections).await;
+                    reserve.fill();
                 }
-                connections.join_next().await;
-                open.retain(|connection| !connection.is_finished());
-            }
-            Err(error) => {
-                tracing::warn!(%error, "the admin listener can't accept; pausing");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
+                Failed::Pause => {
+                    tokio::select! {
+                        Some(_) = connections.join_next() => {
+                            open.retain(|connection| !connection.is_finished());
+                        }
+                        () = accepting::pause() => {}
+                    }
+                    reserve.fill();
+                }
+            },
         }
     }
     drop(listener);
     let _ = stopping.send(true);
     while connections.join_next().await.is_some() {}
+}
+
+/// Closes the oldest connection, whose descriptor another one needs. The only one is given a moment, since its request may be on
+/// the way.
+async fn close_oldest(open: &mut VecDeque<AbortHandle>, connections: &mut JoinSet<()>) {
+    if open.len() < 2 {
+        tokio::select! {
+            Some(_) = connections.join_next() => return open.retain(|connection| !connection.is_finished()),
+            () = accepting::pause() => {}
+        }
+    }
+    if let Some(oldest) = open.pop_front() {
+        oldest.abort();
+        connections.join_next().await;
+        open.retain(|connection| !connection.is_finished());
+    }
 }
 
 async fn connection(

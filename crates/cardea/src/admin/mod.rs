@@ -14,14 +14,13 @@ pub(crate) mod tarpit;
 #[cfg(test)]
 pub(crate) mod testing;
 
-use std::{io, path::Path, pin::Pin, sync::Arc};
+use std::{io, os::fd::BorrowedFd, path::Path, pin::Pin, sync::Arc};
 
 use anyhow::{Context as _, Result};
 use cardea_clock::Timestamp;
-use cardea_gateway::workers;
+use cardea_gateway::{accepting::Failed, workers};
 use cardea_guard::Offender;
 use cardea_issuer::AuthorizationServer;
-use nix::errno::Errno;
 use tokio::task::JoinHandle;
 
 pub(crate) use self::{
@@ -47,6 +46,9 @@ pub(crate) trait Control: Send + Sync + 'static {
 
     /// The authorization server, if there is one.
     fn issuer(&self) -> Option<Arc<AuthorizationServer>>;
+
+    /// Makes room where the admin socket can't accept.
+    fn failed_to_accept(&self, socket: BorrowedFd<'_>, error: &io::Error) -> Failed;
 
     /// The status of the server.
     fn status(&self) -> ControlFuture<'_, Status>;
@@ -118,12 +120,6 @@ pub(crate) fn bind_socket(path: Option<&Path>) -> Result<Option<AdminSocket>> {
         )
     })?;
     Ok(Some(socket))
-}
-
-/// Whether a connection could not be accepted for want of a descriptor or of memory in the kernel.
-fn is_shortage(error: &io::Error) -> bool {
-    let errno = error.raw_os_error().map(Errno::from_raw);
-    matches!(errno, Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM))
 }
 
 /// Serves the admin socket.

@@ -3,13 +3,19 @@
 
 use std::{
     fs, io,
-    os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
+    os::{
+        fd::AsFd as _,
+        unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
+    },
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
-use cardea_gateway::workers;
+use cardea_gateway::{
+    accepting::{self, Failed, Reserve},
+    workers,
+};
 use nix::unistd::geteuid;
 use tempfile::TempDir;
 use tokio::{
@@ -25,7 +31,6 @@ use super::{
     Control, execute,
     idle::IdleConnections,
     import::Staged,
-    is_shortage,
     protocol::{AdminError, Answer, Code, REQUEST_BYTES_MAX, Reply, Request},
     tarpit,
 };
@@ -40,9 +45,6 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a request may take from its first byte to its last, and the first request from its connection. Programs
 /// send a request at once, and a half-open connection must not block others.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// The pause after a failed accept.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Why the socket can't be bound.
 #[derive(Debug, thiserror::Error)]
@@ -143,10 +145,15 @@ fn is_answered(path: &Path) -> io::Result<bool> {
 pub(crate) async fn serve(socket: AdminSocket, control: Arc<dyn Control>) {
     let idle = Arc::<IdleConnections>::default();
     let mut connections = JoinSet::new();
+    let mut reserve = Reserve::default();
+    reserve.fill();
     loop {
         let accepted = tokio::select! {
             accepted = socket.listener.accept() => accepted,
-            Some(_) = connections.join_next() => continue,
+            Some(_) = connections.join_next() => {
+                reserve.fill();
+                continue;
+            }
         };
         match accepted {
             Ok((stream, _)) => {
@@ -165,16 +172,27 @@ pub(crate) async fn serve(socket: AdminSocket, control: Arc<dyn Control>) {
                     }
                 });
             }
-            Err(error) if is_shortage(&error) && !connections.is_empty() => {
-                // A connection that is idle gives its descriptor.
-                idle.want_place();
-                let _ = timeout(ACCEPT_PAUSE, connections.join_next()).await;
-                idle.got_place();
-            }
-            Err(error) => {
-                tracing::warn!(%error, "the admin socket can't accept; pausing");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
+            Err(error) => match control.failed_to_accept(socket.listener.as_fd(), &error) {
+                Failed::OfOneConnection => {}
+                Failed::Pause => {
+                    tokio::select! {
+                        Some(_) = connections.join_next() => {}
+                        () = accepting::pause() => {}
+                    }
+                    reserve.fill();
+                }
+                Failed::Short if reserve.give() => {}
+                Failed::Short => {
+                    // A connection that is idle gives its descriptor.
+                    idle.want_place();
+                    tokio::select! {
+                        Some(_) = connections.join_next() => {}
+                        () = accepting::pause() => {}
+                    }
+                    idle.got_place();
+                    reserve.fill();
+                }
+            },
         }
     }
 }

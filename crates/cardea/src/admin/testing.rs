@@ -2,8 +2,8 @@
 //! socket.
 
 use std::{
-    fs,
-    os::unix::fs::PermissionsExt as _,
+    fs, io,
+    os::{fd::BorrowedFd, unix::fs::PermissionsExt as _},
     path::PathBuf,
     sync::{
         Arc,
@@ -13,6 +13,7 @@ use std::{
 
 use anyhow::{Result, bail};
 use cardea_clock::{Clock, ManualClock, Timestamp, Wall};
+use cardea_gateway::accepting::Failed;
 use cardea_issuer::AuthorizationServer;
 use tempfile::TempDir;
 
@@ -149,6 +150,10 @@ impl Control for Fake {
 
     fn issuer(&self) -> Option<Arc<AuthorizationServer>> {
         self.issuer.clone()
+    }
+
+    fn failed_to_accept(&self, _: BorrowedFd<'_>, _: &io::Error) -> Failed {
+        Failed::Pause
     }
 
     fn status(&self) -> ControlFuture<'_, Status> {

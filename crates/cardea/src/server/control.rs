@@ -1,10 +1,11 @@
 //! The operations of the server that the admin socket uses.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, io, os::fd::BorrowedFd, sync::Arc, time::Duration};
 
 use anyhow::Result;
 use cardea_clock::{Mono, Timestamp, Wall};
 use cardea_gateway::{
+    accepting::Failed,
     gateway::Phase,
     model::{LimitModel, Model},
 };
@@ -64,6 +65,10 @@ impl Control for Server {
 
     fn issuer(&self) -> Option<Arc<AuthorizationServer>> {
         self.provided.issuer.clone()
+    }
+
+    fn failed_to_accept(&self, socket: BorrowedFd<'_>, error: &io::Error) -> Failed {
+        self.gateway.failed_to_accept("admin", socket, error)
     }
 
     fn status(&self) -> ControlFuture<'_, Status> {

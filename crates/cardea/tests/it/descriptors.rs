@@ -177,3 +177,91 @@ fn idle_connections_to_the_administration_give_way_where_there_are_no_descriptor
     let log = server.program.stderr.text();
     assert!(!log.contains("can't accept"), "{log}");
 }
+
+/// How many of its descriptors the gateway uses, without those beyond the limit, which it has from the process that started it.
+fn open(server: &Server) -> u64 {
+    let descriptors = std::fs::read_dir(format!("/proc/{}/fd", server.program.id())).unwrap();
+    let number = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.unwrap().file_name().to_str().unwrap().parse::<u64>().unwrap()
+    };
+    descriptors.map(number).filter(|number| *number < DESCRIPTORS).count() as u64
+}
+
+/// A connection that is in use, since its head is not whole.
+fn begun(folder: &Folder) -> UnixStream {
+    let mut stream = connect(folder);
+    stream.write_all(b"GET /version HTTP/1.1\r\n").unwrap();
+    stream
+}
+
+const ADMINISTERED: &str = "[[listener]]\nname = \"plain\"\naddress = \"unix:{folder}/http.sock\"\nmode = \"0600\"\n[limits]\npressure_percent = 100\n";
+
+#[test]
+fn idle_connections_to_services_make_room_for_the_administration() {
+    let origin = Origin::start();
+    let settings = Settings {
+        origin: Some(origin.address),
+        more: ADMINISTERED.to_owned(),
+        ..Settings::with_cheap_hashes()
+    };
+    let folder = Folder::new(&settings);
+    let (id, _) = folder.create_client("one");
+    let server = Server::start_with_descriptors(&folder, DESCRIPTORS);
+    let slow = |_| {
+        let mut stream = connect(&folder);
+        stream.write_all(b"GET /origin/slow HTTP/1.1\r\nHost: gateway.test\r\n\r\n").unwrap();
+        stream
+    };
+    let mut asking: Vec<_> = (0..20).map(slow).collect();
+    origin.wait_for("/slow", 20);
+    origin.release();
+    assert!(asking.iter_mut().all(|stream| response(stream).starts_with("http/1.1 200")));
+    drop(asking);
+
+    // One is left.
+    let mut busy = Vec::new();
+    until("all descriptors but one in use", || {
+        if open(&server) < DESCRIPTORS - 1 {
+            busy.push(begun(&folder));
+        }
+        (open(&server) == DESCRIPTORS - 1).then_some(())
+    });
+    for _ in 0..3 {
+        assert_eq!(server.ready().0, 200);
+        let answer = ask(&folder, r#"{"command":"status"}"#);
+        assert!(answer["ok"]["status"].is_object(), "{answer}");
+    }
+    // None is left.
+    busy.push(begun(&folder));
+    until("all descriptors in use", || (open(&server) == DESCRIPTORS).then_some(()));
+    let ran = folder.run(&["client", "disable", &id]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(server.ready().0, 200);
+    server.program.stderr.wait_for("idle connections were closed to make room", 0);
+    // What is in use has lost nothing.
+    for stream in &mut busy {
+        stream.write_all(b"Host: gateway.test\r\n\r\n").unwrap();
+        assert!(response(stream).starts_with("http/1.1 200"));
+    }
+}
+
+#[test]
+fn the_administration_works_where_all_descriptors_are_in_use() {
+    let settings = Settings { more: ADMINISTERED.to_owned(), ..Settings::with_cheap_hashes() };
+    let folder = Folder::new(&settings);
+    let (id, _) = folder.create_client("one");
+    let server = Server::start_with_descriptors(&folder, DESCRIPTORS);
+    let busy: Vec<_> = (0..2 * DESCRIPTORS).map(|_| begun(&folder)).collect();
+    server.program.stderr.wait_for("a limit of the system is reached", 0);
+    assert_eq!(open(&server), DESCRIPTORS);
+    for round in 0..3 {
+        assert_eq!(server.ready().0, 200);
+        let answer = ask(&folder, r#"{"command":"status"}"#);
+        assert!(answer["ok"]["status"].is_object(), "{answer}");
+        // The end of the first one would have made room, too.
+        assert!(round > 0 || !is_answered(&busy[0]));
+    }
+    let ran = folder.run(&["client", "disable", &id]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    drop(busy);
+}
