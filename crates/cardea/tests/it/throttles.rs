@@ -112,7 +112,7 @@ fn the_token_endpoint_refuses_invalid_requests_before_verification() {
         assert_eq!(ran.code, Some(0), "{ran:?}");
         ran.json()["throttles"].clone()
     };
-    let standing = |fits: bool, remaining: u64| json!([{ "throttle": "callers", "cost": 1, "fits": fits, "remaining": remaining, "burst": 2, "dry_run": false }]);
+    let standing = |fits: bool, remaining: u64| json!([{ "throttle": "callers", "cost": 1, "fits": fits, "remaining": remaining, "burst": 2, "in_flight": null, "max_in_flight": null, "dry_run": false }]);
     assert_eq!(explain(&[]), standing(true, 1));
     assert_eq!(explain(&[]), standing(true, 1));
     for remaining in ["r=1", "r=0"] {
