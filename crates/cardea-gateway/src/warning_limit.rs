@@ -10,7 +10,7 @@ use cardea_clock::Mono;
 /// One warning of a kind is written in this time.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Lets one warning of a kind through in [`INTERVAL`], and counts those that it stops.
+/// Lets one warning of a kind through in ten seconds, and counts those that it stops.
 #[derive(Debug, Default)]
 pub struct WarningLimit {
     /// When the last one was written, in nanoseconds; 0 before the first.
