@@ -237,7 +237,11 @@ fn idle_connections_to_services_make_room_for_the_administration() {
     }
     // None is left.
     busy.push(begun(&folder));
-    until("all descriptors in use", || (open(&server) == DESCRIPTORS).then_some(()));
+    // Unless the gateway has made room for it already.
+    until("all descriptors in use", || {
+        let made_room = server.program.stderr.text().contains("idle connections were closed to make room");
+        (made_room || open(&server) == DESCRIPTORS).then_some(())
+    });
     let ran = folder.run(&["client", "disable", &id]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert_eq!(server.ready().0, 200);
