@@ -127,6 +127,35 @@ fn what_may_have_been_processed_is_sent_again_only_if_it_may_be() {
     });
 }
 
+/// Whatever it says after it has begun to respond.
+#[test]
+fn an_endpoint_that_has_begun_a_response_has_processed_the_request() {
+    run(async {
+        for status in ["200", "103"] {
+            let count = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&count);
+            let origin = Origin::start(move |visit| {
+                let count = Arc::clone(&counted);
+                async move {
+                    let mut frames = Frames::begin(visit.into_stream(), b"").await?;
+                    loop {
+                        let request = frames.next_of(HEADERS).await?;
+                        count.fetch_add(1, SeqCst);
+                        frames.send(head(request.stream, false, &[(":status", status)])).await?;
+                        frames.send(frame(RST_STREAM, 0, request.stream, &[0, 0, 0, 7])).await?;
+                    }
+                }
+            })
+            .await;
+            let gateway = Spec::to(&origin).with(HTTP2).start().await;
+            let mut client = gateway.client().await;
+            client.send(POST).await;
+            gateway.log(1).await;
+            assert_eq!(count.load(SeqCst), 1, "sent once: {status}");
+        }
+    });
+}
+
 #[test]
 fn a_connection_that_dies_ends_its_streams_at_once() {
     run(async {

@@ -19,6 +19,10 @@ pub struct Config {
     pub stream_window: u32,
     /// The same for all streams of a connection together. Default 1 MiB, at least 65,535.
     pub connection_window: u32,
+    /// Whether streams of several parties share the connection. Then content takes nothing of the connection's window once it was
+    /// received, so that who does not read its stream takes nothing from the others; the windows of the streams bound what is held.
+    /// Default false.
+    pub is_shared: bool,
     /// The table of the peer's encoder, in bytes. Default 4096.
     pub header_table_bytes: u32,
     /// Our encoder.
@@ -49,6 +53,7 @@ impl Default for Config {
             streams_max: 128,
             stream_window: 256 * 1024,
             connection_window: 1024 * 1024,
+            is_shared: false,
             header_table_bytes: TABLE_BYTES_DEFAULT as u32,
             encoder: EncoderConfig::default(),
             head: HeadLimits::default(),

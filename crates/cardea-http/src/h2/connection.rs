@@ -406,7 +406,14 @@ impl<R: Role> Connection<R> {
         }
     }
 
+    /// Gives back what a stream no longer holds of the connection's window.
     fn release_connection(&mut self, bytes: usize) {
+        if !self.config.is_shared {
+            self.return_to_connection(bytes);
+        }
+    }
+
+    fn return_to_connection(&mut self, bytes: usize) {
         self.receive_window.release(bytes);
         if let Some(increment) = self.receive_window.take_update() {
             write_window_update(0, increment, self.output.frames());

@@ -24,7 +24,7 @@ use crate::{
 /// How much of one response is received ahead of its client, in bytes (RFC 9113 §6.9).
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 
-/// The same for all streams of a connection together.
+/// How much of all streams of a connection is under way to it. Many clients share it, so what is received counts no more.
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 
 /// How long the end of a connection may take.
@@ -215,6 +215,7 @@ pub(super) fn config(limits: Limits, scheme: Scheme) -> Config {
         streams_max: limits.streams_max,
         stream_window: STREAM_WINDOW_BYTES,
         connection_window: CONNECTION_WINDOW_BYTES,
+        is_shared: true,
         head: limits.head,
         scheme,
         output_bytes_max: OUTPUT_BYTES_MAX,
@@ -272,6 +273,7 @@ fn handle(state: &mut State, event: Event<'_>, spare: &mut ResponseHead) -> bool
             let next = state.take_spare();
             if let Some(entry) = state.streams.get_mut(&stream) {
                 entry.own.head = Some(std::mem::replace(spare, next));
+                entry.own.has_begun = true;
                 received(entry, end_stream);
             }
         }
@@ -297,8 +299,10 @@ fn handle(state: &mut State, event: Event<'_>, spare: &mut ResponseHead) -> bool
         }
         Event::Reset { stream, code } => {
             let is_going_away = state.own.is_going_away;
+            // Who has begun a response has processed the request, whatever it says then.
+            let has_begun = state.streams.get(&stream).is_some_and(|entry| entry.own.has_begun);
             let closed = match code {
-                ErrorCode::RefusedStream => Closed::Unprocessed { is_going_away },
+                ErrorCode::RefusedStream if !has_begun => Closed::Unprocessed { is_going_away },
                 _ => Closed::ByPeer,
             };
             state.close(stream, closed);
@@ -323,6 +327,7 @@ fn received(entry: &mut Entry, has_ended: bool) {
 
 /// An informational response was received. False if there are too many, or they are too large.
 fn inform(entry: &mut Entry, head: ResponseHead) -> bool {
+    entry.own.has_begun = true;
     let (count, bytes) = &mut entry.own.informed;
     *count += 1;
     *bytes += head.fields.byte_len();

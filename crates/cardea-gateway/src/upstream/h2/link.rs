@@ -75,6 +75,8 @@ pub(super) struct Response {
     pub(super) informational: Vec<ResponseHead>,
     /// How many there were, and how large they were together, in bytes.
     pub(super) informed: (u32, usize),
+    /// Something of it was received.
+    pub(super) has_begun: bool,
     pub(super) trailers: Option<Fields>,
     /// What the connection had received when the stream was opened, in bytes.
     pub(super) opened_at: u64,

@@ -181,6 +181,9 @@ impl<R: Role> Connection<R> {
         if !self.receive_window.receive(header.len) {
             return Err(ConnectionError::FlowControl);
         }
+        if self.config.is_shared {
+            self.return_to_connection(header.len);
+        }
         let stream = header.stream;
         let end_stream = header.flags.has(Flags::END_STREAM);
         if content == 0 && !end_stream {

@@ -802,3 +802,43 @@ fn a_response_to_head_has_no_content_and_none_comes_before_a_head() {
     let error = StreamError::Malformed(Malformed::HeadMissing);
     assert_eq!(received.event, Some(Event::Failed { stream: 1, error }));
 }
+
+#[test]
+fn on_a_shared_connection_nobody_takes_the_window_of_others() {
+    for is_shared in [false, true] {
+        let config = Arc::new(Config { is_shared, ..config() });
+        let mut client = Connection::<Client>::new(config, NOW);
+        let mut head = ResponseHead::default();
+        let mut settings = Vec::new();
+        write_settings(&[], &mut settings);
+        client.receive(NOW, &settings, &mut head).unwrap();
+        for _ in 0..3 {
+            client.open(&RequestHead::default(), None, true).unwrap();
+        }
+        let mut received = Ok(());
+        // None of them is read: 60,000 bytes each, of 100,000 for the connection.
+        for stream in [1, 3, 5] {
+            let body = (0..4).map(|_| data(stream, &[0; 15_000], false));
+            let bytes: Vec<u8> = std::iter::once(frame(FrameType::Headers, DONE, stream, &[0x88]))
+                .chain(body)
+                .flatten()
+                .collect();
+            let mut rest = &bytes[..];
+            while !rest.is_empty() && received.is_ok() {
+                match client.receive(NOW, rest, &mut head) {
+                    Ok(found) => rest = &rest[found.taken..],
+                    Err(error) => received = Err(error),
+                }
+            }
+        }
+        // The control: the peer would have to wait for the first two to be read.
+        let expected = if is_shared { Ok(()) } else { Err(ConnectionError::FlowControl) };
+        assert_eq!(received, expected);
+        if is_shared {
+            assert_eq!(client.receive_window.held(), 0);
+            client.release(1, 60_000);
+            client.discard(3, ErrorCode::Cancel);
+            assert_eq!(client.receive_window.held(), 0);
+        }
+    }
+}
