@@ -506,10 +506,10 @@ fn one_prefix_connects_no_faster_than_it_may() {
 #[expect(clippy::print_stdout, reason = "fewer than were wanted is not to go unnoticed")]
 fn connections_possible() -> usize {
     const WANTED: usize = 10_000;
-    const OTHERS: u64 = 2_000;
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
-    let possible = WANTED.min(usize::try_from(hard.saturating_sub(OTHERS) / 2).unwrap());
+    // Both ends are here, and so many descriptors are no pressure yet, with those of other tests beside them.
+    let possible = WANTED.min(usize::try_from(hard * 3 / 8).unwrap());
     if possible < WANTED {
         println!("{possible} connections in place of {WANTED}: the hard limit is {hard} open files");
     }

@@ -216,6 +216,8 @@ impl<R: Role> Connection<R> {
         let Some(found) = self.streams.get_mut(stream) else {
             return match self.check_closed(stream)? {
                 Some(ClosedBy::Peer) => Err(ConnectionError::StreamClosed),
+                // What was under way when one party of several left says nothing of the peer (RFC 9113 §5.1).
+                Some(ClosedBy::Us) if self.config.is_shared && content > 0 => Ok(Accepted::Unwanted(None)),
                 Some(ClosedBy::Us) | None => {
                     self.charge(now, Abuse::UselessFrames)?;
                     Ok(Accepted::Unwanted(None))

@@ -842,3 +842,26 @@ fn on_a_shared_connection_nobody_takes_the_window_of_others() {
         }
     }
 }
+
+#[test]
+fn what_comes_late_for_those_who_left_a_shared_connection_ends_nothing() {
+    for is_shared in [false, true] {
+        let config = Arc::new(Config { is_shared, ..config() });
+        let mut client = Connection::<Client>::new(config, NOW);
+        let mut head = ResponseHead::default();
+        let mut settings = Vec::new();
+        write_settings(&[], &mut settings);
+        client.receive(NOW, &settings, &mut head).unwrap();
+        client.open(&RequestHead::default(), None, true).unwrap();
+        client.reset(1, ErrorCode::Cancel);
+        let late = data(1, b"x", false);
+        let mut frames = (0..20_000).map(|_| client.receive(NOW, &late, &mut head).map(drop));
+        assert_eq!(frames.all(|received| received.is_ok()), is_shared);
+        if is_shared {
+            // The control: frames without content are charged.
+            let empty = data(1, b"", false);
+            let mut frames = (0..20_000).map(|_| client.receive(NOW, &empty, &mut head).map(drop));
+            assert!(!frames.all(|received| received.is_ok()));
+        }
+    }
+}
