@@ -1,5 +1,7 @@
 //! gRPC calls over HTTP/2: which requests they are, how long they may take, and how the gateway refuses them.
 
+use std::time::Duration;
+
 use cardea_clock::{Clock, Mono};
 use cardea_guard::AdmissionRefusal;
 use cardea_http::{
@@ -24,12 +26,16 @@ pub(crate) fn is_call(fields: &Fields) -> bool {
     fields.get(Known::ContentType).is_some_and(grpc::is_content_type)
 }
 
+/// Longer than any call.
+const TIMEOUT_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+
 /// Notes the time that the client has set for a call.
 pub(crate) fn note_deadline(exchange: &mut Exchange) -> Result<(), Reason> {
     if exchange.is_grpc
         && let Some(timeout) = timeout_of(&exchange.head.fields)?
     {
-        exchange.client_deadline = exchange.started.mono.saturating_add(timeout);
+        // One of thousands of years is a deadline, too: services are told those of the route in its place.
+        exchange.client_deadline = exchange.started.mono.saturating_add(timeout.min(TIMEOUT_MAX));
     }
     Ok(())
 }

@@ -58,8 +58,10 @@ fn idle_connections_are_closed_before_descriptors_run_out() {
     let (folder, server) = start("", None);
     let count = room(&server, 92);
     let mut idle: Vec<_> = (0..count).map(|_| connect(&folder)).collect();
-    assert!(idle.iter_mut().all(is_served), "all are accepted");
-    until("a pressure that is told of", || degraded(&server).then_some(()));
+    // Some may be closed before all were asked.
+    let served = idle.iter_mut().map(is_served).filter(|is_served| *is_served).count();
+    assert!(served > count / 2, "{served} of {count}");
+    server.program.stderr.wait_for("a resource is nearly exhausted", 0);
     assert_eq!(server.ready().0, 200);
     let closed = || metric(&server, "cardea_idle_connections_closed_total{reason=\"pressure\"}");
     until("idle connections that are closed", || (closed() > 0.0).then_some(()));
@@ -116,6 +118,7 @@ fn stalled_streams_and_then_new_connections_of_clients_are_given_up() {
     };
     let flooding: Vec<_> = (0..room(&server, 99)).map(begun).collect();
     until("all stages", || (stage(&server) > 4.5).then_some(()));
+    assert!(degraded(&server));
     let refused = || metric(&server, "cardea_excess_connections_total{bound=\"pressure_percent\"}");
     let mut new = TcpStream::connect(plain).unwrap();
     new.set_read_timeout(Some(WAIT_MAX)).unwrap();
